@@ -9,7 +9,7 @@ from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, Problem
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.cli.command import Command, Facts, Options, check_threads, table
+from reorder.cli.command import Command, Facts, Options, measured_threads, table
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -30,10 +30,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     case = _problem(options).case()
-    counts = sorted({1, count_cores()})
-    if options.threads is not None:
-        check_threads([options.threads], str(options.threads))
-        counts = [options.threads]
+    given = options.threads
+    counts = sorted({1, count_cores()}) if given is None else [measured_threads(given)]
     peers = [make for make in known_peers().values() if make]
     measured = []
     with Progress(len(counts)) as shown:

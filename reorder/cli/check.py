@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from memdesc import MemdescError
-from reorder.checkpoints.formats.table import FORMATS
 from reorder.cli.command import Command, Facts, Options, lines
-from reorder.cli.tensors import kind_if_known, padding_facts, split_name, tensors_in
+from reorder.cli.tensors import Operand, padding_facts
 from reorder.disk import as_path
 
 
@@ -15,8 +14,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
             f"{options.file!r} is a folder; padding is checked in one .safetensors or .npz, and "
             "`memdesc compare` compares a model with another one"
         )
-    tensors = tensors_in(options.file)
-    if kind_if_known(split_name(options.file)[0]) is FORMATS["npy"]:
+    given = Operand(options.file)
+    tensors = given.tensors()
+    if given.is_npy:
         raise MemdescError(
             f"{options.file!r} is a .npy, which has no place for a descriptor, so nothing says "
             "what is padding; save the tensor as a .safetensors or a .npz"

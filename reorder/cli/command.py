@@ -95,12 +95,16 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     ]
 
 
+def _columns() -> int | None:
+    """Return the width of the terminal; None for files and pipes, which get whole lines."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_terminal else None
+
+
 def folded(given: Iterable[str]) -> list[str]:
-    """Fold lines at the width of a terminal; files and pipes get them whole."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return [*given]
-    columns = shutil.get_terminal_size().columns
-    return [part for line in given for part in fold(line, columns)]
+    """Fold lines at the width of a terminal."""
+    columns = _columns()
+    return [*given] if columns is None else [part for line in given for part in fold(line, columns)]
 
 
 def save(picture: Picture, path: str) -> None:
@@ -113,9 +117,8 @@ def save(picture: Picture, path: str) -> None:
 def drawn(picture: Picture) -> list[str]:
     """Return the lines of a picture: in colour in a terminal, if nobody minds, and cut to fit."""
     lines = picture.text.splitlines()
-    if sys.stdout is None or not sys.stdout.isatty():
+    if (columns := _columns()) is None:
         return lines
-    columns = shutil.get_terminal_size().columns
     if max(map(len, lines)) <= columns:
         is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return lines if is_plain else [Coloured(line) for line in picture.coloured.splitlines()]
@@ -201,11 +204,12 @@ def threads_of(given: int | None) -> int:
     return min(given, _THREADS)
 
 
-def check_threads(counts: Iterable[int], given: str) -> None:
-    """Refuse numbers of threads with which nothing can be measured here."""
+def measured_threads(given: int) -> int:
+    """Return a number of threads; refuse one with which nothing can be measured here."""
     cores = count_cores()
-    if not all(1 <= count <= cores for count in counts):
+    if not 1 <= given <= cores:
         raise MemdescError(f"--threads {given}: give 1 to {cores}, the cores of this process")
+    return given
 
 
 # Layouts.

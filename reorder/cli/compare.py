@@ -14,7 +14,7 @@ from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
 from reorder.cli.command import Command, Facts, Options, finite, lines
-from reorder.cli.tensors import Reading, codes_note, is_raw, read_tensor
+from reorder.cli.tensors import Operand, Reading, read_tensor
 from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.disk import as_path
 
@@ -51,28 +51,20 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 
 def _readings(options: Options) -> list[Reading]:
-    """Return how to read the files of each side."""
-    paths = options.a, options.b
-    is_for_raw = any(map(is_raw, paths))
+    """Return how to read the files of each side; the offset applies only to raw bytes."""
+    is_for_raw = any(Operand(path).is_raw for path in (options.a, options.b))
     if options.offset is not None and not is_for_raw:
         raise MemdescError(
             f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
         )
     sides = (options.from_a, "--from-a"), (options.from_b, "--from-b")
-    return [
-        _of_raw(
-            path,
-            Reading(
-                layout,
-                options.dims,
-                options.dtype,
-                flag,
-                offset=options.offset,
-                is_for_raw=is_for_raw,
-            ),
-        )
-        for path, (layout, flag) in zip(paths, sides, strict=True)
-    ]
+    how = Reading(None, options.dims, options.dtype, offset=options.offset, is_for_raw=is_for_raw)
+    return [how._replace(layout=layout, flag=flag) for layout, flag in sides]
+
+
+def _read(path: str, how: Reading) -> Memory:
+    given = Operand(path)
+    return read_tensor(given, how if given.is_raw else how._replace(offset=None))[0]
 
 
 def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
@@ -96,7 +88,7 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
 def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
-    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, readings, strict=True))
+    a, b = map(_read, paths, readings)
     if a.desc.dims != b.desc.dims:
         order = _memory_order(a.desc.dims, b.desc.dims)
         hint = (
@@ -125,7 +117,7 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
                 for name, counts in zip(_dim_names(a, b), found.by_dim, strict=True)
             ],
         }
-    if notes := [note for path in paths if (note := codes_note(path))]:
+    if notes := [note for path in paths if (note := Operand(path).codes_note())]:
         facts["notes"] = notes
     facts |= {
         "padding_not_zero": {"a": found.padding[0], "b": found.padding[1]},
@@ -140,11 +132,6 @@ def _dim_names(a: Memory, b: Memory) -> list[str]:
     if letters is None:
         return [f"dim {dim}" for dim in range(a.desc.ndims)]
     return [f"dim {dim} ({letter})" for dim, letter in enumerate(letters)]
-
-
-def _of_raw(path: str, how: Reading) -> Reading:
-    """Return how to read a file: the offset applies only to raw bytes."""
-    return how if is_raw(path) else how._replace(offset=None)
 
 
 def _tolerance(options: Options) -> dict[str, Any]:
@@ -238,15 +225,9 @@ def _is_folder_of_files(path: str) -> bool:
 def _files(path: str, how: Reading) -> Contents:
     files = sorted(str(each) for each in as_path(path).iterdir() if each.is_file())
     return {
-        (name := as_path(each).name): Content(
-            name, each, partial(_numbers_of, each, _of_raw(each, how))
-        )
+        (name := as_path(each).name): Content(name, each, partial(_read, each, how))
         for each in files
     }
-
-
-def _numbers_of(path: str, how: Reading) -> Memory:
-    return read_tensor(path, how)[0]
 
 
 def _no_files(paths: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, Options, finite, folded, table
-from reorder.cli.tensors import load_file, read_bytes, read_words, tensors_in
+from reorder.cli.tensors import Operand
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.messages import first_of
 
@@ -30,11 +30,11 @@ def _answer(options: Options) -> tuple[Facts, int]:
             raise MemdescError(
                 "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
             )
-        return _answer_for_set(options, tensors_in(options.like))
+        return _answer_for_set(options, Operand(options.like).tensors())
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
-    like = None if options.like is None else load_file(options.like)
+    like = None if options.like is None else Operand(options.like).load()
     dims = options.dims
     data = _read(options)
     found = identify(data, like, dims=dims, **_how(options))
@@ -44,7 +44,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 def _answer_for_set(options: Options, plain: dict[str, Memory]) -> tuple[Facts, int]:
     """Answer for each tensor that both archives have."""
-    tensors = tensors_in(options.dump)
+    tensors = Operand(options.dump).tensors()
     common = [name for name in tensors if name in plain]
     if not common:
         raise MemdescError(f"{options.dump!r} and {options.like!r} have no tensor of the same name")
@@ -63,11 +63,11 @@ def _how(options: Options) -> dict[str, Any]:
 
 def _read(options: Options) -> Memory | np.ndarray[Any, Any]:
     """Return a tensor, or the bytes of a raw file, or of any file from an offset to its end."""
-    path, offset = options.dump, options.offset
-    if offset is not None:
-        return read_bytes(path, offset)
-    found = read_words(path, None if options.dtype is None else data_type(options.dtype))
-    return read_bytes(path) if found is None else found
+    given = Operand(options.dump)
+    if options.offset is not None:
+        return given.raw_bytes(options.offset)
+    found = given.words(None if options.dtype is None else data_type(options.dtype))
+    return given.raw_bytes() if found is None else found
 
 
 def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:

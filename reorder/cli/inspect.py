@@ -20,8 +20,7 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_unscaled
 from reorder.cli.command import Command, Facts, Options, is_wanted, table
-from reorder.cli.tensors import check_named, split_name
-from reorder.disk import as_path
+from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from reorder.checkpoints.formats.entry import Container, Entry
     from reorder.checkpoints.weights import Weight
 
-_SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # how many names a line shows
 _SHOWN = 8
@@ -58,15 +56,15 @@ class _Listing(NamedTuple):
 def _answer(options: Options) -> tuple[Facts, int]:
     listings = [*map(_listing, options.path)]
     rows = [row for each in listings for row in each.rows]
-    weights = sorted(
-        (weight for each in listings for weight in each.weights), key=lambda each: each.layer
-    )
     unread = {file: names for each in listings for file, names in each.unread.items()}
     unscaled = sorted(name for each in listings for name in each.unscaled)
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     for each in (found, *alike.values()):
         each.sort(key=lambda row: _key(row[options.sort]))
+    shown = {row["name"] for row in found}
+    weights = [each for listing in listings for each in listing.weights if each.codes in shown]
+    weights.sort(key=lambda each: each.layer)
     facts: Facts = {
         "files": [str(file) for each in listings for file in each.files],
         "tensors": found,
@@ -76,8 +74,18 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "bytes": sum(row["bytes"] for row in found),
         "padding": sum(row["padding"] for row in found),
         "kinds": _kinds(found),
-        "weights": _schemes(weights, {row["name"] for row in found}),
-        **_layers(weights, {row["name"] for row in found}),
+        "weights": [
+            {
+                "name": each.layer,
+                "scheme": each.desc.name,
+                "dims": each.desc.dims,
+                "options": dict(each.desc.options),
+                "bytes": each.nbytes,
+            }
+            for each in weights
+            if each.desc is not None
+        ],
+        **_layers(weights),
         "unread": unread,
         "unscaled": unscaled,
         "notes": [note for each in listings for note in each.notes],
@@ -87,10 +95,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 def _listing(given: str) -> _Listing:
     """List what a path, or one tensor in it, holds."""
-    file, name = split_name(given)
-    path = as_path(file)
+    operand = Operand(given)
+    path, name = operand.path, operand.name
     container = read_container(path, skip_unreadable=True)
-    check_named(given, container.entries)
+    operand.check_named(container.entries)
     model = Model(path, container)
     groups = model.weights
     rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
@@ -201,13 +209,11 @@ def _is_matrix(desc: MemoryDesc | None) -> bool:
     return desc is not None and desc.ndims >= len("oi") and desc.dtype.name in _FLOATS
 
 
-def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
+def _layers(weights: Iterable[_Weight]) -> Facts:
     """Return the layers of each record and those that are not quantised."""
     kinds: dict[tuple[Any, ...], Facts] = {}
     plain: Facts = {"layers": [], "bytes": 0}
-    for layer, codes, desc, nbytes in weights:
-        if codes not in shown:
-            continue
+    for layer, _, desc, nbytes in weights:
         if desc is None:
             kind, elements = plain, 0
         else:
@@ -218,21 +224,6 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
         kind["layers"].append(layer)
         kind["bytes"] += nbytes
     return {"quantised": [*kinds.values()], "not_quantised": plain}
-
-
-def _schemes(weights: Iterable[_Weight], shown: set[str]) -> list[Facts]:
-    """Return the scheme of each quantised weight, by its name."""
-    return [
-        {
-            "name": layer,
-            "scheme": desc.name,
-            "dims": desc.dims,
-            "options": dict(desc.options),
-            "bytes": nbytes,
-        }
-        for layer, codes, desc, nbytes in weights
-        if codes in shown and desc is not None
-    ]
 
 
 def _bits(desc: RecordDesc) -> int:

@@ -5,31 +5,33 @@ from __future__ import annotations
 import re
 import sys
 from io import TextIOWrapper
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, Options, check_threads, folded, table
+from reorder.cli.command import Command, Facts, Options, folded, measured_threads, table
 from reorder.cores import count_cores
 from reorder.disk import as_path
-from reorder.logs import (
-    LoggedReorder,
-    LogReport,
-    OpenVinoLayers,
-    RoundTrip,
-    Times,
-    read_layers,
-    read_verbose,
-    report,
-)
+from reorder.logs import OpenVinoLayers, read_layers, read_verbose, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from reorder.logs import VerboseLog, VerbosePrimitive
+    from reorder.logs import (
+        LoggedReorder,
+        LogReport,
+        RoundTrip,
+        Times,
+        VerboseLog,
+        VerbosePrimitive,
+    )
+
+    Columns = Mapping[str, Callable[[Facts], str]]
+    """A table: what stands above each column, and what makes a cell of a row."""
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
@@ -53,8 +55,6 @@ _HOW_MEASURED = (
 )
 # how long --bench measures each reorder
 _SECONDS = 0.1
-# the columns of time that reorders and round trips have; `_cells` fills them
-_TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -97,6 +97,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 def _report_facts(found: LogReport) -> Facts:
     before, spent_before = found.before_runs
+    created, spent_created = found.created
     return {
         "executions": sum(each.executions for each in found.kinds),
         "milliseconds": _round(found.milliseconds),
@@ -106,8 +107,8 @@ def _report_facts(found: LogReport) -> Facts:
         "set_up": {
             "executions": before,
             "execution_milliseconds": _round(spent_before),
-            "creations": found.created[0],
-            "creation_milliseconds": _round(found.created[1]),
+            "creations": created,
+            "creation_milliseconds": _round(spent_created),
         },
         "skewed": [
             {"kind": primitive.kind, "problem": primitive.problem} | _times(times)
@@ -117,7 +118,10 @@ def _report_facts(found: LogReport) -> Facts:
             each._asdict() | {"milliseconds": _round(each.milliseconds)} for each in found.kinds
         ],
         "reorders": [_reorder_facts(each, found) for each in found.reorders],
-        "round_trips": [_trip_facts(each) for each in found.round_trips],
+        "round_trips": [
+            _facts_of(each, each.there) | {"between": list(each.between)}
+            for each in found.round_trips
+        ],
         "passed_over": [each._asdict() for each in found.reasons],
         "layers": [
             {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
@@ -139,53 +143,43 @@ def _stdin() -> TextIO:
 def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
     primitive = logged.primitive
     return {
-        **_names(primitive),
+        **_facts_of(logged, primitive),
         "implementation": primitive.implementation,
         "generated_code": logged.is_generated,
         "attributes": primitive.attribute_text.strip(),
         "not_understood": list(primitive.attributes.not_understood),
-        **_times(logged.times),
         "in_each_run": logged.in_each_run,
         "share": _share(found, logged.times.cost),
         "bytes": logged.nbytes,
         "relation": logged.relation,
         "why": logged.why,
-        **_ends(logged),
         "is_of_weights": logged.is_of_weights,
     }
 
 
-def _trip_facts(trip: RoundTrip) -> Facts:
+def _facts_of(found: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Facts:
+    """Return what reorders and round trips have: tensors, times, neighbours and layers."""
     return {
-        **_names(trip.there),
-        **_times(trip.times),
-        "between": list(trip.between),
-        **_ends(trip),
-    }
-
-
-def _ends(found: LoggedReorder | RoundTrip) -> Facts:
-    return {
-        "made_by": [str(each) for each in found.made_by],
-        "used_as": [str(each) for each in found.used_as],
+        "problem": first.problem,
+        "src": first.tensors["src"].text,
+        "dst": first.tensors["dst"].text,
+        **_times(found.times),
+        "made_by": [*map(str, found.made_by)],
+        "used_as": [*map(str, found.used_as)],
         "layers": list(found.layers),
     }
 
 
 def _times(times: Times) -> Facts:
-    return {
-        "milliseconds": _round(times.cost),
+    found = {
+        "milliseconds": times.cost,
         "executions": times.executions,
-        "median": _round(times.median),
-        "min": _round(times.least),
-        "max": _round(times.most),
-        "sum": _round(times.total),
+        "median": times.median,
+        "min": times.least,
+        "max": times.most,
+        "sum": times.total,
     }
-
-
-def _names(primitive: VerbosePrimitive) -> Facts:
-    tensors = primitive.tensors
-    return {"problem": primitive.problem, "src": tensors["src"].text, "dst": tensors["dst"].text}
+    return {key: _round(value) for key, value in found.items()}
 
 
 def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) -> None:
@@ -216,15 +210,15 @@ def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) 
 
 
 def _threads(given: int | None, log: VerboseLog) -> int:
-    cores = count_cores()
     if given is not None:
-        check_threads([given], str(given))
-        return given
+        return measured_threads(given)
+    cores = count_cores()
     said = [int(count) for line in log.info for count in re.findall(r"nthr:([0-9]{1,6})", line)]
     return min(said[0], cores) if said and said[0] else cores
 
 
 def _round(milliseconds: float) -> float:
+    """Return a time without needless digits; a count stays as it is."""
     return round(milliseconds, _DIGITS)
 
 
@@ -239,8 +233,8 @@ def _lay_out(facts: Facts) -> list[str]:
         ("reorders", _reorders),
         ("round_trips", _round_trips),
         ("reorders", _savings),
-        ("passed_over", _passed_over),
-        ("layers", _layers),
+        ("passed_over", lambda facts: _top(facts, "passed_over", _PASSED_OVER)),
+        ("layers", lambda facts: _top(facts, "layers", _LAYERS)),
     ):
         if facts[key]:
             lines += ["", *section(facts)]
@@ -328,128 +322,110 @@ def _unread(facts: Facts) -> list[str]:
     ]
 
 
+def _time(key: str) -> Callable[[Facts], str]:
+    return lambda row: "" if row[key] is None else _ms(row[key])
+
+
+def _count(key: str) -> Callable[[Facts], str]:
+    return lambda row: str(row[key] or "")
+
+
+_TIMES: Columns = {
+    "ms": _time("milliseconds"),
+    "count": _count("executions"),
+    **{key: _time(key) for key in ("median", "min", "max")},
+}
+_PASSED_OVER: Columns = {
+    "primitives": _count("primitives"),
+    "by reference": _count("by_reference"),
+    "kind": itemgetter("kind"),
+    "passed over": itemgetter("implementation"),
+    "reason": itemgetter("reason"),
+}
+_LAYERS: Columns = {
+    "oneDNN, ms": _time("milliseconds"),
+    "in all, ms": lambda row: _time("milliseconds")(row["layer"]),
+    "kind": lambda row: row["layer"]["kind"],
+    "layout": lambda row: row["layer"]["layout"],
+    "layer": lambda row: row["layer"]["name"],
+}
+# columns of text, which stand left
+_TEXTS = {"primitive", "reorder", "round trip", "kind", "passed over", "reason", "layout", "layer"}
+
+
+def _table(columns: Columns, rows: Sequence[Facts], *, is_whole: bool = False) -> list[str]:
+    """Return a table; columns that are empty below their heads are left out, if it is not whole."""
+    cells = {head: [cell(row) for row in rows] for head, cell in columns.items()}
+    kept = [head for head in columns if is_whole or any(cells[head])] or [*columns]
+    right = [k for k, head in enumerate(kept) if head not in _TEXTS]
+    return table([kept, *zip(*(cells[head] for head in kept), strict=True)], right)
+
+
+def _top(facts: Facts, key: str, columns: Columns, *, is_whole: bool = False) -> list[str]:
+    """Return the first rows of a table, what made and used their tensors, and how many are left."""
+    shown = facts[key][: facts["top"]]
+    head, *others = _table(columns, shown, is_whole=is_whole)
+    lines = [head]
+    for line, row in zip(others, shown, strict=True):
+        ends = ((word, row[end]) for end, word in _ENDS.items() if row.get(end))
+        lines += [line, *(f"{_BELOW}{word} {first_of(names, 1)}" for word, names in ends)]
+    hidden = len(facts[key]) - len(shown)
+    return lines + ([f"and {hidden} more (--top {len(facts[key])} shows all)"] if hidden else [])
+
+
 def _primitives(facts: Facts) -> list[str]:
     total = facts["milliseconds"] or 1.0
-    rows = [
-        (
-            row["kind"],
-            str(row["executions"]),
-            _ms(row["milliseconds"]),
-            f"{row['milliseconds'] / total:.0%}",
-            str(row["by_reference"] or ""),
-        )
-        for row in facts["primitives"]
-    ]
-    head = ("primitive", "count", "ms", "share of oneDNN", "by reference")
-    return _filled([head, *rows], (1, 2, 3, 4))
+    columns: Columns = {
+        "primitive": itemgetter("kind"),
+        "count": _count("executions"),
+        "ms": _time("milliseconds"),
+        "share of oneDNN": lambda row: f"{row['milliseconds'] / total:.0%}",
+        "by reference": _count("by_reference"),
+    }
+    return _table(columns, facts["primitives"])
 
 
 def _reorders(facts: Facts) -> list[str]:
-    shown = facts["reorders"][: facts["top"]]
-    head = [*_TIMES, "GB/s"]
-    head += (
-        ["here, ms", "new dst, ms", "memcpy, ms", "times faster"]
-        if "bench_threads" in facts
-        else []
-    )
-    rows = []
-    for row in shown:
-        each = row["median"]
-        cells = [
-            *_cells(row),
-            f"{row['bytes'] / each * _GB_PER_S:.2f}" if row["bytes"] and each else "",
-        ]
-        if "here" in row:
-            here = row["here"]
-            cells += [
-                "" if here[key] is None else _ms(here[key])
-                for key in ("memdesc", "new_memory", "memcpy")
-            ]
-            cells.append(" to ".join(f"{ratio:.2f}" for ratio in here["times_faster"]))
+    def here(key: str) -> Callable[[Facts], str]:
+        return lambda row: _time(key)({key: None, **row.get("here", {})})
+
+    def faster(row: Facts) -> str:
+        return " to ".join(f"{ratio:.2f}" for ratio in row.get("here", {}).get("times_faster", ()))
+
+    def speed(row: Facts) -> str:
+        is_known = row["bytes"] and row["median"]
+        return f"{row['bytes'] / row['median'] * _GB_PER_S:.2f}" if is_known else ""
+
+    def text(row: Facts) -> str:
         once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
-        once += ", not understood" if row["not_understood"] else ""
-        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
-    lines = _with_ends(table([[*head, "reorder"], *rows], range(len(head))), shown)
-    lines += _hidden(facts, "reorders")
-    if "bench_threads" in facts:
-        lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
-        if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
-            lines.append(
-                "warning: a median of the log is above three times its minimum, so the machine was "
-                "busy or the memory new: believe the smaller ratios"
-            )
-        lines += [
-            f"  not measured, {row['problem']}: {row['not_measured']}"
-            for row in shown
-            if "not_measured" in row
-        ]
-    return lines
+        return _text(row) + once + (", not understood" if row["not_understood"] else "")
+
+    columns = {**_TIMES, "GB/s": speed}
+    if "bench_threads" not in facts:
+        return _top(facts, "reorders", {**columns, "reorder": text}, is_whole=True)
+    columns |= {"here, ms": here("memdesc"), "new dst, ms": here("new_memory")}
+    columns |= {"memcpy, ms": here("memcpy"), "times faster": faster, "reorder": text}
+    lines = _top(facts, "reorders", columns, is_whole=True)
+    lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
+    shown = facts["reorders"][: facts["top"]]
+    if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
+        lines.append(
+            "warning: a median of the log is above three times its minimum, so the machine was "
+            "busy or the memory new: believe the smaller ratios"
+        )
+    return lines + [
+        f"  not measured, {row['problem']}: {row['not_measured']}"
+        for row in shown
+        if "not_measured" in row
+    ]
 
 
 def _round_trips(facts: Facts) -> list[str]:
-    def cells(row: Facts) -> list[str]:
+    def text(row: Facts) -> str:
         after = f" after {', '.join(row['between'])}" if row["between"] else ""
-        trip = f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back"
-        return [*_cells(row), trip + after]
+        return f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back{after}"
 
-    shown = facts["round_trips"][: facts["top"]]
-    rows = [[*_TIMES, "round trip"], *map(cells, shown)]
-    return _with_ends(_filled(rows, range(len(_TIMES))), shown) + _hidden(facts, "round_trips")
-
-
-def _with_ends(lines: Sequence[str], rows: Sequence[Facts]) -> list[str]:
-    """Return a table with what made and used the tensors below each row, and the layers."""
-    head, *others = lines
-    ends = (
-        [f"{_BELOW}{word} {first_of(row[key], 1)}" for key, word in _ENDS.items() if row[key]]
-        for row in rows
-    )
-    return [head, *(part for line, end in zip(others, ends, strict=True) for part in (line, *end))]
-
-
-def _passed_over(facts: Facts) -> list[str]:
-    def cells(row: Facts) -> list[str]:
-        counts = [str(row["primitives"]), str(row["by_reference"] or "")]
-        return [*counts, row["kind"], row["implementation"], row["reason"]]
-
-    head = ["primitives", "by reference", "kind", "passed over", "reason"]
-    return _top(facts, "passed_over", head, 2, cells)
-
-
-def _layers(facts: Facts) -> list[str]:
-    def cells(row: Facts) -> list[str]:
-        layer, own = row["layer"], row["layer"]["milliseconds"]
-        times = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
-        return [*times, layer["kind"], layer["layout"], layer["name"]]
-
-    head = ["oneDNN, ms", "in all, ms", "kind", "layout", "layer"]
-    return _top(facts, "layers", head, 2, cells)
-
-
-def _top(
-    facts: Facts, key: str, head: list[str], numbers: int, cells: Callable[[Facts], list[str]]
-) -> list[str]:
-    """Return the first rows of a table, whose first columns are numbers, and how many are left."""
-    rows = [cells(row) for row in facts[key][: facts["top"]]]
-    return _filled([head, *rows], range(numbers)) + _hidden(facts, key)
-
-
-def _filled(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """Return a table without the columns that are empty below their heads."""
-    kept = [k for k, (_, *cells) in enumerate(zip(*rows, strict=True)) if any(cells)]
-    kept = kept or list(range(len(rows[0])))
-    places = [at for at, k in enumerate(kept) if k in right]
-    return table([[row[k] for k in kept] for row in rows], places)
-
-
-def _cells(row: Facts) -> list[str]:
-    spent, *times = (_ms(row[key]) for key in ("milliseconds", "median", "min", "max"))
-    return [spent, str(row["executions"]), *times]
-
-
-def _hidden(facts: Facts, key: str) -> list[str]:
-    hidden = len(facts[key]) - facts["top"]
-    return [f"and {hidden} more (--top {len(facts[key])} shows all)"] if hidden > 0 else []
+    return _top(facts, "round_trips", {**_TIMES, "round trip": text})
 
 
 def _savings(facts: Facts) -> list[str]:

@@ -49,10 +49,6 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 class _EndedError(KeyboardInterrupt):
     """A signal other than SIGINT asks the command to end."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.signal = signal.Signals(number)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code.
@@ -65,11 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _ended_by_signals():
             return _run(given)
     except KeyboardInterrupt as error:
-        text, number = "interrupted", signal.SIGINT
-        if isinstance(error, _EndedError):
-            text, number = f"ended by {error.signal.name}", error.signal
+        (number,) = error.args if isinstance(error, _EndedError) else (signal.SIGINT,)
+        text = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
         _complain("; ".join((text, *getattr(error, "__notes__", ()))), given)
-        return _BY_SIGNAL + number
+        return _BY_SIGNAL + int(number)
 
 
 @contextmanager
@@ -91,7 +86,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    raise _EndedError(number)
+    raise _EndedError(signal.Signals(number))
 
 
 def _run(given: Sequence[str]) -> int:
@@ -115,17 +110,8 @@ def _run(given: Sequence[str]) -> int:
         about = "" if error.filename is None else f"{short_repr(error.filename)}: "
         _complain(f"{about}{reason_of(error)}", given)
         return 2
-    if sys.stdout is None:
-        _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)
-        return 2
-    try:
-        _write(sys.stdout, text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard(sys.stdout)  # the reader closed the pipe
-    except OSError as error:
-        _discard(sys.stdout)
-        _complain(f"the answer cannot be written: {error.strerror}", given)
+    if why := _written(sys.stdout, text):
+        _complain(f"the answer cannot be written: {why}", given)
         return 2
     return int(code)
 
@@ -147,27 +133,28 @@ def _complain(text: str, given: Sequence[str]) -> None:
     if len(text) > 2 * _MAX_PART:
         text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
     line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
-    if sys.stderr is None:
-        return
+    _written(sys.stderr, line)
+
+
+def _written(stream: TextIO | None, text: str) -> str:
+    """Write a line; return why that fails. A reader that closed the pipe is no failure.
+
+    Characters that the terminal's encoding does not have are escaped.
+    """
+    if stream is None:
+        return os.strerror(EBADF)
     try:
-        _write(sys.stderr, line)
-        sys.stderr.flush()
-    except OSError:
-        _discard(sys.stderr)
-
-
-def _write(stream: TextIO, text: str) -> None:
-    """Write a line; escape characters that the terminal's encoding does not have."""
-    try:
-        stream.write(text + "\n")
-    except UnicodeEncodeError:
-        encoding = stream.encoding
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-
-
-def _discard(stream: TextIO) -> None:
-    """Redirect a failed stream to nowhere: the interpreter flushes it again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        try:
+            stream.write(text + "\n")
+        except UnicodeEncodeError:
+            encoding = stream.encoding
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.flush()
+    except OSError as error:
+        # the interpreter flushes the stream again at its end: that goes to nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return "" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+    return ""
 
 
 class _Parser(argparse.ArgumentParser):

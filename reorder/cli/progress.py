@@ -26,11 +26,14 @@ NOTICE = (
 
 def warn(text: str) -> None:
     """Write a line about what is probably a mistake."""
-    if sys.stderr is None:
-        return
-    with suppress(OSError):  # the work goes on without its terminal
-        sys.stderr.write(f"memdesc: warning: {one_line(text)}\n")
-        sys.stderr.flush()
+    _say(f"memdesc: warning: {one_line(text)}\n")
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):  # the work goes on without its terminal
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 class Progress:
@@ -51,8 +54,7 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._is_shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+            _say("\r\033[K")
 
     def step(self, text: str, amount: int = 0) -> None:
         """Add to what has been done, and say what comes next."""
@@ -68,14 +70,11 @@ class Progress:
             if now - self._start > _PATIENCE:
                 filled = round(share * _WIDTH)
                 bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
-                sys.stderr.write(f"\r\033[K{bar} {share:4.0%} {text}")
-                sys.stderr.flush()
+                _say(f"\r\033[K{bar} {share:4.0%} {text}")
                 self._is_shown = True
         elif now - self._shown >= LINE_SECONDS:
             self._shown = now
-            with suppress(OSError):  # the work goes on without its log
-                sys.stderr.write(f"memdesc: {share:.0%} {text}\n")
-                sys.stderr.flush()
+            _say(f"memdesc: {share:.0%} {text}\n")
 
 
 def _compiling_seconds() -> float:
@@ -109,6 +108,5 @@ class CompileNotice:
     def _watch(self) -> None:
         while not self._ended.wait(_PERIOD):
             if self._seconds() > _COMPILE_PATIENCE:
-                sys.stderr.write(NOTICE)
-                sys.stderr.flush()
+                _say(NOTICE)
                 return

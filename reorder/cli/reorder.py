@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.layout import memory_order
@@ -23,32 +23,39 @@ from reorder.checkpoints.save import save, save_raw
 from reorder.checkpoints.stored import stored_layout
 from reorder.cli.command import Command, Facts, Options, buffer_of, layout_facts, lines, threads_of
 from reorder.cli.progress import Progress, warn
-from reorder.cli.tensors import (
-    Reading,
-    check_output,
-    codes_note,
-    load_file,
-    locate,
-    name_in,
-    padding_facts,
-    read_tensor,
-    split_name,
-)
+from reorder.cli.tensors import Operand, Reading, check_output, locate, padding_facts, read_tensor
 from reorder.memory.memory import Memory
 from reorder.quantized import Quantized
 from reorder.values.attr import Attr
+
+if TYPE_CHECKING:
+    from reorder.checkpoints.formats.entry import Entry
 
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
 _CODE_BITS = 8
-# the options that are numbers or arrays, and the parameters of an `Attr` that they set
-_PARAMETERS = {name: role for name, role in ATTRIBUTES.items() if role != "beta"}
-_VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
+
+
+class _Output(NamedTuple):
+    """What is written: a layout or an image, and how DST stores it."""
+
+    target: MemoryDesc | ImageDesc
+    # the layout that DST gives for the bytes
+    stored: MemoryDesc
+    name: str
+    # what is stored beside it; None if nothing scales it, or DST has no place for it
+    scales: GivenScales | None
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """The layout of the bytes."""
+        return buffer_of(self.target)
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    check_output(options.dst, options.src, is_raw=options.raw)
+    given = Operand(options.src)
+    check_output(options.dst, given, is_raw=options.raw)
     attr = _attr(options)
     how = Reading(
         options.from_,
@@ -58,52 +65,41 @@ def _answer(options: Options) -> tuple[Facts, int]:
         row_pitch=options.row_pitch,
         may_be_longer=options.ignore_rest,
     )
-    large = _large(options, how, attr)
-    if large is not None:
-        return _facts(_in_pieces(options, large), options, attr), 0
-    with Progress(3) as progress:
-        progress.step(f"reading {options.src}")
-        x, only_caller_knows = read_tensor(options.src, how)
-        padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
-        target = _target(options, x.desc)
-        stored = _stored(options, target)
-        scales = _scales(options, attr, x.desc, buffer_of(target))
-        if not options.raw:  # refuse what a file cannot hold, before the work
-            plan_file(options.dst, [stored_layout(_name(options), stored)], {})
-        progress.step("reordering", 1)
-        old = _old(options, buffer_of(target), stored) if options.beta else None
-        result = _reordered(options, x, buffer_of(target), attr, old)
-        said = () if old is not None else check_reordered(x, result, attr, _name(options))
-        progress.step(f"writing {options.dst}", 1)
-        if options.raw:
-            save_raw(options.dst, result)
-        else:
-            made = Memory(stored, result.data, zero_pad=False)
-            has_names = format_of(options.dst).has_names
-            value = made if scales is None else Quantized(made, *scales[1:], scales.axis)
-            save(options.dst, {_name(options): value} if has_names else made)
+    notes = [given.codes_note()]
+    if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
+        notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
+    padding: Facts = {}
+    # --beta adds to all of the old content, and a device gets the whole tensor
+    found = None if options.beta or options.device is not None else locate(given, how)
+    output = None if found is None else _output(options, given, found[0], attr)
+    if found and output and _is_large(options, found[0], output):
+        said = _in_pieces(options, *found, output, attr)
+    else:
+        with Progress(3) as progress:
+            progress.step(f"reading {options.src}")
+            x, only_caller_knows = read_tensor(given, how)
+            if only_caller_knows:
+                padding = padding_facts(x, options.limit, "padding_zero")
+                notes.insert(0, _packing_note(x.desc))
+            output = _output(options, given, x.desc, attr)
+            said = _at_once(options, x, output, attr, progress)
     for each in said:
         warn(each)
-    facts = _facts(target, options, attr) | padding
-    packings = [name.text for name in x.desc.names() if name.vocabulary == "weights"]
-    if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
-        note = (
-            f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are "
-            "not applied"
-        )
-        facts["note"] = "; ".join([note, *([facts["note"]] if "note" in facts else [])])
-    return facts, 0 if facts.get("padding_zero", True) else 1
+    facts = {"wrote": options.dst, **layout_facts(output.target)}
+    if output.stored != output.desc:
+        facts["shape"] = output.stored.dims
+    if any(notes):
+        facts["note"] = "; ".join(filter(None, notes))
+    return facts | padding, 0 if padding.get("padding_zero", True) else 1
 
 
-def _name(options: Options) -> str:
-    """Return what the tensor is called: its name in SRC, or that of SRC if it has none there."""
-    found = name_in(options.src) if options.offset is None else ""
-    return found or Path(options.src).stem
-
-
-def _scales(options: Options, attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> GivenScales | None:
-    """Return what is stored beside the result; None if nothing scales it, or DST has no place."""
-    return given_scales(attr, src, dst) if _has_place(options) else None
+def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> _Output:
+    """Return what is written for a tensor of this layout."""
+    target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
+    # its name in SRC, or that of SRC if it has none there
+    name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
+    scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
+    return _Output(target, _stored(options, target), name, scales)
 
 
 def _has_place(options: Options) -> bool:
@@ -111,23 +107,18 @@ def _has_place(options: Options) -> bool:
     return not options.raw and format_of(options.dst).has_names
 
 
-def _facts(target: MemoryDesc | ImageDesc, options: Options, attr: Attr) -> Facts:
-    facts = {"wrote": options.dst, **layout_facts(target)}
-    stored = _stored(options, target)
-    if stored != buffer_of(target):
-        facts["shape"] = stored.dims
-    notes = [note] if (note := codes_note(options.src)) else []
-    if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
-        notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
-    return {**facts, **({"note": "; ".join(notes)} if notes else {})}
-
-
-def _target(options: Options, src: MemoryDesc) -> MemoryDesc | ImageDesc:
-    return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
+def _packing_note(desc: MemoryDesc) -> str:
+    packings = [name.text for name in desc.names() if name.vocabulary == "weights"]
+    if not packings or desc.dtype.bits > _CODE_BITS:
+        return ""
+    return (
+        f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are not "
+        "applied"
+    )
 
 
 def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
-    """Return the layout that the file gives for the bytes of the result.
+    """Return the layout that DST gives for the bytes of the result.
 
     A .npy has no place for a descriptor. An image, or a permutation of the dims such as nhwc,
     becomes an array with its axes in memory order, as --from reads them; `save` refuses all other
@@ -146,43 +137,50 @@ def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
     return memory_desc([desc.dims[k] for k in order], desc.dtype) if is_permuted else desc
 
 
-def _large(options: Options, how: Reading, attr: Attr) -> FileReorder | None:
-    """Return a reorder of a file in pieces, or None if it fits in memory or the input is bad."""
-    most = options.max_bytes
-    # --beta adds to all of the old content, and a device gets the whole tensor
-    if options.beta or options.device is not None:
-        return None
-    found = locate(options.src, how)
-    if found is None:
-        return None
-    src, entry = found
-    target = _target(options, src)
-    if isinstance(target, ImageDesc):
-        return None
-    stored = None if options.raw else _stored(options, target)
-    scales = _scales(options, attr, src, target)
-    given = FileReorder(entry, src, target, attr, stored, _name(options), scales)
-    return given if given.nbytes > min(most, _AT_ONCE) else None
+def _is_large(options: Options, src: MemoryDesc, output: _Output) -> bool:
+    """Whether a tensor is reordered in pieces, which images are not."""
+    nbytes = src.nbytes + output.desc.nbytes
+    is_image = isinstance(output.target, ImageDesc)
+    return not is_image and nbytes > min(options.max_bytes, _AT_ONCE)
 
 
-def _in_pieces(options: Options, given: FileReorder) -> MemoryDesc:
-    with Progress(given.dst.nbytes) as progress:
-        said = reorder_file(
-            given,
+def _in_pieces(
+    options: Options, src: MemoryDesc, entry: Entry, output: _Output, attr: Attr
+) -> tuple[str, ...]:
+    stored = None if options.raw else output.stored
+    dst, name, scales = output.desc, output.name, output.scales
+    with Progress(dst.nbytes) as progress:
+        return reorder_file(
+            FileReorder(entry, src, dst, attr, stored, name, scales),
             Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
             max_bytes=options.max_bytes,
             threads=threads_of(options.threads),
             step=lambda done: progress.move_to(done, "reordering"),
         )
-    for each in said:
-        warn(each)
-    return given.dst
 
 
-def _old(options: Options, dst: MemoryDesc, stored: MemoryDesc) -> Memory:
-    """Return the old content of DST, in the layout in which it is written."""
-    found, _ = read_tensor(options.dst, Reading())
-    return Memory(dst, found.data, zero_pad=False) if found.desc == stored else found
+def _at_once(
+    options: Options, x: Memory, output: _Output, attr: Attr, progress: Progress
+) -> tuple[str, ...]:
+    if not options.raw:  # refuse what a file cannot hold, before the work
+        plan_file(options.dst, [stored_layout(output.name, output.stored)], {})
+    progress.step("reordering", 1)
+    old = None
+    if options.beta:  # the old content of DST, in the layout in which it is written
+        old, _ = read_tensor(Operand(options.dst), Reading())
+        old = Memory(output.desc, old.data, zero_pad=False) if old.desc == output.stored else old
+    result = _reordered(options, x, output.desc, attr, old)
+    said = () if old is not None else check_reordered(x, result, attr, output.name)
+    progress.step(f"writing {options.dst}", 1)
+    if options.raw:
+        save_raw(options.dst, result)
+    else:
+        made = Memory(output.stored, result.data, zero_pad=False)
+        scales = output.scales
+        value = made if scales is None else Quantized(made, *scales[1:], scales.axis)
+        has_names = format_of(options.dst).has_names
+        save(options.dst, {output.name: value} if has_names else made)
+    return said
 
 
 def _reordered(
@@ -206,20 +204,14 @@ def _reordered(
 
 def _attr(options: Options) -> Attr:
     given: dict[str, Any] = {"beta": options.beta, "saturate": options.saturate}
-    for name, role in _PARAMETERS.items():
+    for name, role in ATTRIBUTES.items():
         text = getattr(options, name.replace("-", "_"))
-        if text is not None:
-            given |= _values(role, f"--{name}", text)
-            file, _ = split_name(text.rpartition(":")[0])
-            if file and os.path.realpath(file) == os.path.realpath(options.dst):
-                raise MemdescError(
-                    f"{options.dst!r} cannot be written: it would replace {file!r}, which "
-                    f"--{name} reads; name another file"
-                )
+        if text is not None and name != "beta":
+            given |= _values(options.dst, role, f"--{name}", text)
     return Attr(**given)
 
 
-def _values(role: str, name: str, text: str) -> dict[str, Any]:
+def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
     """Return the arguments of an Attr for a number, or for a file and a mask."""
     path, colon, mask = text.rpartition(":")
     try:
@@ -229,9 +221,15 @@ def _values(role: str, name: str, text: str) -> dict[str, Any]:
     except ValueError:
         example = "such as scales.npy:2 for one along dim b"
         raise MemdescError(
-            f"{name} {text!r} is neither a number nor FILE.npy:MASK, {example}"
+            f"{flag} {text!r} is neither a number nor FILE.npy:MASK, {example}"
         ) from None
-    values = load_file(path)
+    given = Operand(path)
+    values = given.load()
+    if os.path.realpath(given.file) == os.path.realpath(target):
+        raise MemdescError(
+            f"{target!r} cannot be written: it would replace {given.file!r}, which {flag} reads; "
+            "name another file"
+        )
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 
 

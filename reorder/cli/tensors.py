@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -70,6 +71,168 @@ _NAMED = re.compile(
 _SHOWN = 8
 
 
+class Operand:
+    """``FILE`` or ``FILE:NAME``: what kind of file it is, and the tensors in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.file, self.name = _split(text)
+        self.path = as_path(self.file)
+
+    @cached_property
+    def kind(self) -> Format | Foreign | None:
+        """The kind of the file; None if it is unknown or cannot be read: reading it says why."""
+        try:
+            return kind_of(self.path)
+        except MemdescError:
+            return None
+
+    @property
+    def is_npy(self) -> bool:
+        """Whether it is a .npy, which holds one tensor without a name."""
+        return self.kind is FORMATS["npy"]
+
+    @cached_property
+    def is_raw(self) -> bool:
+        """Whether it has neither the ending nor the start of a file that is read as tensors."""
+        is_folder = self.name is not None and os.path.isdir(self.file)  # noqa: PTH112 - of any length
+        is_tensors = is_folder or self.path.suffix in _ENDINGS
+        return not is_tensors and not isinstance(self.kind, Format)
+
+    @cached_property
+    def headers(self) -> Mapping[str, Entry]:
+        """The tensors, of which nothing is unpacked."""
+        return read_container(self.file).entries
+
+    @cached_property
+    def stored(self) -> Mapping[str, Entry]:
+        """The tensors; one that is named is among them."""
+        if isinstance(self.kind, Foreign):
+            raise refusal(self.path, self.kind)
+        if self.kind is None and self.is_raw and self.path.is_file():
+            raise MemdescError(
+                f"{self.file!r} is not a file of tensors, such as a .npy; `memdesc reorder` makes "
+                "one of raw bytes, and checks their padding"
+            )
+        entries = read_model(self.path, name=self.name).entries
+        self.check_named(entries)
+        return entries
+
+    def check_named(self, tensors: Collection[str]) -> None:
+        """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
+        if self.name is not None and self.name not in tensors:
+            shown = ", ".join([*tensors][:_SHOWN])
+            raise MemdescError(
+                f"{self.file!r} has no tensor {self.name!r}; it has {len(tensors)}: {shown}"
+            )
+
+    def name_in(self, entries: Mapping[str, Entry]) -> str:
+        """Return the name that is given, or of the only tensor, or of the codes of its weight."""
+        if self.name is not None:
+            return self.name
+        codes = [each for each in entries.values() if "quantized" in (each.note or {})]
+        beside = {name for each in codes for name in [*note_of(entries, each).tensors.values()][1:]}
+        return name_of_only(self.path, {name: None for name in entries if name not in beside})
+
+    @property
+    def entry(self) -> Entry:
+        """The only tensor, or the one that is named."""
+        return self.stored[self.name_in(self.stored)]
+
+    @property
+    def tensor_name(self) -> str:
+        """The name of the tensor; empty for raw bytes and a .npy."""
+        is_nameless = self.name is None and (self.is_raw or self.is_npy)
+        return "" if is_nameless else self.name or self.entry.name
+
+    def tensors(self) -> dict[str, Memory]:
+        """Return the tensors, or the one that is named."""
+        wanted = {None, *self.stored} if self.name is None else {self.name}
+        return {name: memory_of(each) for name, each in self.stored.items() if name in wanted}
+
+    def memory(self, dtype: str | None) -> Memory:
+        """Return the only tensor, or the one that is named."""
+        with about(repr(self.file)):
+            return memory_of(self.entry, dtype)
+
+    def load(self, dtype: str | None = None) -> Memory | NDArray[Any]:
+        """Return the tensor as a descriptor in the file says, or an array where it has none."""
+        memory = self.memory(dtype)
+        return memory if self.entry.is_described else memory.numpy()
+
+    def words(self, dtype: DataType | None) -> Memory | NDArray[Any] | None:
+        """Return the tensor for its bytes, as elements of a type; None for raw bytes.
+
+        Bytes and elements without a type may be of any type, and integers may be words of 4-bit
+        types; an array of another type is refused.
+        """
+        if self.is_raw:
+            return None
+        try:
+            found = self.load()
+        except MemdescError:
+            if dtype is None:
+                raise
+            return self.load(dtype.name)  # elements without a type
+        held = np.dtype(found.dtype.numpy if isinstance(found, Memory) else found.dtype)
+        is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
+        if dtype is not None and held != dtype.numpy and not is_words:
+            raise other_type(f"{self.text!r} holds {held}", dtype, "name that one")
+        return found
+
+    @contextmanager
+    def open_raw(self, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
+        """Open a file of raw bytes at an offset, and return how many bytes follow.
+
+        A file of another kind is refused unless an offset says where in it the bytes are.
+        """
+        path = as_path(self.text)
+        kind = kind_of(path) if offset is None else None
+        if kind is not None:
+            raise MemdescError(
+                f"{refusal(path, kind)}; if it does hold raw bytes, `memdesc reorder` reads them "
+                "with --offset 0, or with the number of bytes that precede them"
+            )
+        start = offset or 0
+        with open_file(path) as file:
+            nbytes = file.seek(0, os.SEEK_END)
+            if not 0 <= start <= nbytes:
+                raise MemdescError(
+                    f"--offset {offset}: {self.text!r} has {nbytes} bytes, so no tensor can start "
+                    "there"
+                )
+            file.seek(start)
+            yield file, nbytes - start
+
+    def raw_bytes(self, offset: int | None = None) -> NDArray[np.uint8]:
+        """Return the bytes of a raw file from an offset to its end."""
+        with self.open_raw(offset) as (file, nbytes):
+            return np.fromfile(file, np.uint8, nbytes)
+
+    def codes_note(self) -> str:
+        """Return which tensors turn codes into numbers, if these are codes; otherwise empty."""
+        if self.is_raw:
+            return ""
+        try:
+            name = self.name_in(self.headers)
+            found = weight_of(self.headers, name)
+        except (MemdescError, KeyError):  # reading it will report the error
+            return ""
+        others = ", ".join(each for each in found.names if each != name)
+        applied = f"{name} holds codes: {others} turn them into numbers, and are not applied"
+        return applied if others else ""
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Return the file or folder of ``FILE.npz:NAME``, and the name; None for a file alone."""
+    if os.path.exists(text):  # noqa: PTH110 - of any length
+        return text, None
+    if found := _NAMED.fullmatch(text):
+        return found[1], found[2]
+    folder, colon, name = text.rpartition(":")
+    return (folder, name) if colon and os.path.isdir(folder) else (text, None)  # noqa: PTH112 - of any length
+
+
 class Reading(NamedTuple):
     """What options say about a file: its layout, which type it holds, and where its bytes are.
 
@@ -88,27 +251,27 @@ class Reading(NamedTuple):
     is_for_raw: bool = False
 
 
-def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
+def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
     """Read a tensor; also returns whether only the caller knows what its bytes mean.
 
     Raw bytes need a layout, unless the name of the file has one. For an array, a layout with sizes
     describes its bytes, and one without sizes the order of its axes. A descriptor in the file must
     agree with the options.
     """
-    if how.offset is not None or is_raw(path):
-        return _read_raw(path, how), True
-    if how.row_pitch is not None:
-        raise MemdescError(f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows")
-    if how.may_be_longer:
-        raise MemdescError(
-            f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
-        )
-    entry = _entry(path)
+    if how.offset is not None or given.is_raw:
+        return _read_raw(given, how), True
+    for is_given, flag, what in (
+        (how.row_pitch is not None, "--row-pitch is for raw pixels", "the shape of its rows"),
+        (how.may_be_longer, "--ignore-rest is for raw bytes", "the size of its tensors"),
+    ):
+        if is_given:
+            raise MemdescError(f"{flag}; {given.text!r} gives {what}")
+    entry = given.entry
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
         how = how._replace(dtype=None)
     if how.layout is None or entry.is_described:
-        memory = _memory(path, entry, how.dtype)
-        _check_described(path, memory.desc, how)
+        memory = given.memory(how.dtype)
+        _check_described(given.text, memory.desc, how)
         return memory, False
     try:
         stored = entry.dtype if entry.dtype in DATA_TYPES else None
@@ -118,14 +281,14 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
             raise
         # in a file, only the layout says which axis is which: numpy saves a transposed array in
         # Fortran order
-        array = np.ascontiguousarray(_memory(path, entry, how.dtype).numpy())
+        array = np.ascontiguousarray(given.memory(how.dtype).numpy())
         try:
             return as_memory(array, how.layout), False
         except UnknownFormatError as unknown:
             if (tag := _axes_tag(how.layout, array)) is not None:
                 return as_memory(array, tag), False
             raise (unknown if how.layout.isidentifier() else error) from None
-    return _described_array(path, layout), True
+    return _described_array(given, layout), True
 
 
 def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
@@ -153,10 +316,10 @@ def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
         raise MemdescError(f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out")
 
 
-def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
+def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
     """Return the bytes of an array, or its pixels, as the memory of a layout."""
-    desc = buffer_of(layout)
-    found = read_words(path, desc.dtype)
+    desc, path = buffer_of(layout), given.text
+    found = given.words(desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
         memory = from_pixels(found, layout, repr(path))
         others = found[layout.height :], found[: layout.height, layout.width :]
@@ -176,9 +339,10 @@ def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
     return Memory(desc, data, zero_pad=False)
 
 
-def _read_raw(path: str, how: Reading) -> Memory:
+def _read_raw(given: Operand, how: Reading) -> Memory:
     """Read raw bytes as the layout that is given, or that the name of the file has."""
-    with open_raw(path, how.offset) as (file, found):
+    path = given.text
+    with given.open_raw(how.offset) as (file, found):
         layout = _raw_layout(path, how)
         desc = buffer_of(layout)
         row = pitch = rows = 0
@@ -279,203 +443,34 @@ def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> Memory
         raise UnknownFormatError(reason + give + named) from None
 
 
-def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
-    """Read a tensor as a descriptor in the file says, or an array where it has none."""
-    entry = _entry(path)
-    memory = _memory(path, entry, dtype)
-    return memory if entry.is_described else memory.numpy()
-
-
-def _entry(path: str) -> Entry:
-    """Return the only tensor of a file, or the one that is named."""
-    stored = _stored(path)
-    file, name = split_name(path)
-    return stored[_only(file, stored) if name is None else name]
-
-
-def _only(file: str, stored: Mapping[str, Entry]) -> str:
-    """Return the name of the only tensor of a file, or of the codes of its only weight."""
-    codes = [each for each in stored.values() if "quantized" in (each.note or {})]
-    beside = {name for each in codes for name in [*note_of(stored, each).tensors.values()][1:]}
-    return name_of_only(as_path(file), {name: None for name in stored if name not in beside})
-
-
-def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
-    with about(repr(split_name(path)[0])):
-        return memory_of(entry, dtype)
-
-
-def tensors_in(path: str) -> dict[str, Memory]:
-    """Return the tensors of a file, or the one that FILE:NAME selects.
-
-    Fails if there is no such tensor, or the file is of another kind.
-    """
-    stored = _stored(path)
-    _, name = split_name(path)
-    return {each: memory_of(entry) for each, entry in stored.items() if name in {None, each}}
-
-
-def _stored(path: str) -> Mapping[str, Entry]:
-    """Return the tensors of a file that commands read; one that is named is among them."""
-    file, name = split_name(path)
-    given, kind = as_path(file), kind_if_known(file)
-    if isinstance(kind, Foreign):
-        raise refusal(given, kind)
-    if kind is None and is_raw(file) and given.is_file():
-        raise MemdescError(
-            f"{file!r} is not a file of tensors, such as a .npy; "
-            "`memdesc reorder` makes one of raw bytes, and checks their padding"
-        )
-    stored = read_model(given, name=name).entries
-    check_named(path, stored)
-    return stored
-
-
-def check_named(path: str, tensors: Collection[str]) -> None:
-    """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
-    file, name = split_name(path)
-    if name is not None and name not in tensors:
-        shown = ", ".join([*tensors][:_SHOWN])
-        raise MemdescError(f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}")
-
-
-def split_name(path: str) -> tuple[str, str | None]:
-    """Return the file or folder of ``FILE.npz:NAME``, and the name; None for a file alone."""
-    found = _NAMED.fullmatch(path)
-    if os.path.exists(path):  # noqa: PTH110 - of any length
-        return path, None
-    if found is not None:
-        return found[1], found[2]
-    folder, colon, name = path.rpartition(":")
-    return (folder, name) if colon and os.path.isdir(folder) else (path, None)  # noqa: PTH112 - of any length
-
-
-def name_in(path: str) -> str:
-    """Return the name of the tensor that a path selects; empty for raw bytes and a .npy."""
-    file, name = split_name(path)
-    if name is not None or is_raw(path) or kind_if_known(file) is FORMATS["npy"]:
-        return name or ""
-    return _entry(path).name
-
-
-def is_raw(path: str) -> bool:
-    """Whether a file has neither the ending nor the start of one that commands read as tensors."""
-    file, name = split_name(path)
-    is_folder = name is not None and os.path.isdir(file)  # noqa: PTH112 - of any length
-    is_tensors = is_folder or Path(file).suffix in _ENDINGS
-    return not is_tensors and not isinstance(kind_if_known(file), Format)
-
-
-def check_output(target: str, source: str, *, is_raw: bool) -> None:
+def check_output(target: str, source: Operand, *, is_raw: bool) -> None:
     """Refuse an output whose ending names no format, or that would replace the input.
 
     A .npy may be replaced: it holds nothing but the tensor that was read.
     """
     if not is_raw:
         saving_format(as_path(target))
-    file, _ = split_name(source)
-    is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
-    if is_same and kind_if_known(file) is not FORMATS["npy"]:
+    is_same = os.path.realpath(as_path(target)) == os.path.realpath(source.path)
+    if is_same and not source.is_npy:
         raise MemdescError(
-            f"{target!r} cannot be written: it would replace {file!r}; name another file"
+            f"{target!r} cannot be written: it would replace {source.file!r}; name another file"
         )
 
 
-@contextmanager
-def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file of raw bytes at an offset, and return how many bytes follow.
-
-    A file of another kind is refused unless an offset says where in it the bytes are.
-    """
-    kind = kind_of(as_path(path)) if offset is None else None
-    if kind is not None:
-        raise MemdescError(
-            f"{refusal(as_path(path), kind)}; if it does hold raw bytes, `memdesc reorder` reads "
-            "them with --offset 0, or with the number of bytes that precede them"
-        )
-    start = offset or 0
-    with open_file(as_path(path)) as file:
-        nbytes = file.seek(0, os.SEEK_END)
-        if not 0 <= start <= nbytes:
-            raise MemdescError(
-                f"--offset {offset}: {path!r} has {nbytes} bytes, so no tensor can start there"
-            )
-        file.seek(start)
-        yield file, nbytes - start
-
-
-def read_bytes(path: str, offset: int | None = None) -> NDArray[np.uint8]:
-    """Read the bytes of a raw file from an offset to its end."""
-    with open_raw(path, offset) as (file, nbytes):
-        return np.fromfile(file, np.uint8, nbytes)
-
-
-def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | None:
-    """Read an array for its bytes, as elements of a type; None for files of raw bytes.
-
-    Bytes and elements without a type may be of any type, and integers may be words of 4-bit types;
-    an array of another type is refused.
-    """
-    if is_raw(path):
-        return None
-    try:
-        found = load_file(path)
-    except MemdescError:
-        if dtype is None:
-            raise
-        return load_file(path, dtype.name)  # elements without a type
-    held = np.dtype(found.dtype.numpy if isinstance(found, Memory) else found.dtype)
-    is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
-    if dtype is not None and held != dtype.numpy and not is_words:
-        said = f"{path!r} holds {held}"
-        raise other_type(said, dtype, "name that one")
-    return found
-
-
-def codes_note(path: str) -> str:
-    """Return the tensors that turn the codes of a .npz tensor into numbers; empty for others."""
-    file, name = split_name(path)
-    if is_raw(path):
-        return ""
-    try:
-        entries = read_container(file).entries
-        name = _only(file, entries) if name is None else name
-        found = weight_of(entries, name)
-    except (MemdescError, KeyError):  # reading it will report the error
-        return ""
-    others = ", ".join(each for each in found.names if each != name)
-    return (
-        f"{name} holds codes: {others} turn them into numbers, and are not applied"
-        if others
-        else ""
-    )
-
-
-def kind_if_known(path: str) -> Format | Foreign | None:
-    """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
-    try:
-        return kind_of(as_path(path))
-    except MemdescError:
-        return None
-
-
-def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
+def locate(given: Operand, how: Reading) -> tuple[MemoryDesc, Entry] | None:
     """Return what `read_tensor` would read, and where it is; None if it must be read whole.
 
     Refusals are left to `read_tensor`.
     """
-    file, name = split_name(path)
     is_for_raw = how.offset is not None or how.row_pitch is not None or how.may_be_longer
-    if is_for_raw or how.dims is not None or is_raw(path):
+    if is_for_raw or how.dims is not None or given.is_raw:
         return None
     try:
-        entries = read_container(file).entries
-        entry = entries[_only(file, entries) if name is None else name]
+        entry = given.headers[given.name_in(given.headers)]
         desc = _located(entry, how)
     except (MemdescError, KeyError):
         return None
-    is_whole = desc is not None and desc.min_nbytes <= entry.nbytes
-    return (desc, entry) if desc is not None and is_whole else None
+    return (desc, entry) if desc is not None and desc.min_nbytes <= entry.nbytes else None
 
 
 def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
