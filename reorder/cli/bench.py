@@ -23,7 +23,6 @@ _MOST_MB = 1e7
 
 # what --device does not take, by the names that argparse gives them
 _OF_CASE = ("dims", "from_", "to", "dtype", "to_dtype", "strides", "threads")
-_VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
 def _answer(options: Options) -> tuple[Facts, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import memdesc
 from memdesc import (
     Block,
+    DataType,
     ImageDesc,
     Layout,
     MemdescError,
@@ -184,9 +185,15 @@ class Command(NamedTuple):
     settings: Mapping[str, Mapping[str, Any]] = {}
 
 
-def finite(number: float) -> float | str:
-    """Return a number for JSON; nan and inf, which JSON lacks, become strings."""
-    return number if isfinite(number) else str(number)
+def facts_of(value: object, *names: str) -> Facts:
+    """Return attributes of a value; types, and nan and inf, which JSON lacks, become strings."""
+    found = {name: getattr(value, name) for name in names}
+    return {
+        name: str(each)
+        if isinstance(each, DataType) or (isinstance(each, float) and not isfinite(each))
+        else each
+        for name, each in found.items()
+    }
 
 
 def is_wanted(name: str, wanted: str) -> bool:
@@ -288,13 +295,9 @@ def layout_facts(layout: MemoryDesc | ImageDesc) -> Facts:
 
 
 def _desc_facts(desc: MemoryDesc) -> Facts:
-    facts: Facts = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
+    facts = facts_of(desc, "dims", "dtype", "padded_dims")
     try:
-        facts |= {
-            "strides": desc.strides,
-            "inner_blks": desc.inner_blks,
-            "inner_idxs": desc.inner_idxs,
-        }
+        facts |= facts_of(desc, "strides", "inner_blks", "inner_idxs")
     except NotBlockedError as reason:
         facts |= {
             "blocks": [block._asdict() for block in desc.layout.blocks],
@@ -325,11 +328,8 @@ def _memory_formats(desc: MemoryDesc) -> list[Name]:
 
 def _image_facts(image: ImageDesc) -> Facts:
     return {
-        "dims": image.dims,
-        "dtype": str(image.dtype),
-        "width": image.width,
-        "height": image.height,
-        **({} if image.kind == "2d" else {"depth": image.depth, "kind": image.kind}),
+        **facts_of(image, "dims", "dtype", "width", "height"),
+        **({} if image.kind == "2d" else facts_of(image, "depth", "kind")),
         "channels": image.channels,
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),

@@ -13,13 +13,13 @@ from memdesc import MemdescError
 from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
-from reorder.cli.command import Command, Facts, Options, finite, lines
+from reorder.cli.command import Command, Facts, Options, facts_of, lines
 from reorder.cli.tensors import Operand, Reading, read_tensor
-from reorder.comparison import Difference, ValueComparison, compare_values
+from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 _SHOWN = 8
 # endings of checkpoints, which have several tensors
 _CHECKPOINTS = (".index.json", *(row.ending for row in FORMATS.values() if row.has_metadata))
-_FROM = (
-    "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
-    "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
+# what says how far apart two tensors are
+_AMOUNTS = ("max_ulp", "mean_error", "cosine")
+_LINE = (
+    "{index}: {a} and {b}, {difference} apart; offset {offsets[0]} (byte {bytes[0]}) in a, "
+    "{offsets[1]} (byte {bytes[1]}) in b"
 )
 
 
@@ -42,12 +44,19 @@ def _answer(options: Options) -> tuple[Facts, int]:
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
     if absent:
         raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
-    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, readings)]):
-        return _compare_sets(options, files[0], files[1], _no_files(paths))
+    if all(map(_is_folder_of_files, paths)):
+        (left, no_files), (right, others) = map(_files, paths, readings)
+        if left or right:
+            return _compare_sets(options, left, right, no_files | others)
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
-    if layouts == (None,) * 4 and (has_folder or all(map(_is_checkpoint, paths))):
-        return _compare_checkpoints(options)
-    return _compare_tensors(options, readings)
+    if layouts != (None,) * 4 or not (has_folder or all(map(_is_checkpoint, paths))):
+        return _compare_tensors(options, readings)
+    if options.dtype is not None:
+        raise MemdescError(
+            f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
+            "tensors"
+        )
+    return _compare_sets(options, *contents_of(*paths))
 
 
 def _readings(options: Options) -> list[Reading]:
@@ -106,7 +115,7 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         "b": repr(b.desc),
         "elements": a.desc.nelems,
         "differing": found.differing,
-        **_amounts(found),
+        **facts_of(found, *_AMOUNTS),
     }
     if found.worst:
         facts |= {
@@ -138,18 +147,10 @@ def _tolerance(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("atol", "rtol", "resolution")}
 
 
-def _amounts(found: ValueComparison) -> Facts:
-    """Return how far apart two tensors are."""
-    names = ("max_ulp", "mean_error", "cosine")
-    return {name: finite(getattr(found, name)) for name in names}
-
-
 def _facts(found: Difference) -> Facts:
     return {
         "index": found.at,
-        "a": finite(found.a),
-        "b": finite(found.b),
-        "difference": finite(found.difference),
+        **facts_of(found, "a", "b", "difference"),
         "offsets": (found.offset_a, found.offset_b),
         "bytes": (found.byte_a, found.byte_b),
     }
@@ -170,11 +171,10 @@ def _lay_out(facts: Facts) -> list[str]:
         return lines(texts)
     padding = facts["padding_not_zero"]
     texts["padding_not_zero"] = f"a {padding['a']}, b {padding['b']}"
-    for name in ("max_ulp", "mean_error", "cosine"):
-        texts[name] = _amount(facts, name).removeprefix(f"{name.replace('_', ' ')} ")
+    texts |= {name: _amount(facts[name]) for name in _AMOUNTS}
     if "worst" in facts:
-        texts["worst"] = _line(facts["worst"])
-        texts["first"] = [_line(row) for row in facts["first"]]
+        texts["worst"] = _LINE.format_map(facts["worst"])
+        texts["first"] = [*map(_LINE.format_map, facts["first"])]
         texts["where"] = [_where_line(row) for row in facts["where"]]
     return lines(texts)
 
@@ -182,7 +182,7 @@ def _lay_out(facts: Facts) -> list[str]:
 def _checkpoint_line(row: Facts) -> str:
     said = row.get("problem")
     if said is None:
-        amounts = ", ".join(_amount(row, name) for name in ("max_ulp", "mean_error", "cosine"))
+        amounts = ", ".join(f"{name.replace('_', ' ')} {_amount(row[name])}" for name in _AMOUNTS)
         at, a, b = row["worst"]
         said = (
             f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
@@ -194,17 +194,8 @@ def _checkpoint_line(row: Facts) -> str:
     return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
 
 
-def _amount(row: Facts, name: str) -> str:
-    amount = row[name]
-    return f"{name.replace('_', ' ')} " + (f"{amount:.8g}" if isinstance(amount, float) else amount)
-
-
-def _line(row: Facts) -> str:
-    (offset_a, offset_b), (byte_a, byte_b) = row["offsets"], row["bytes"]
-    return (
-        f"{row['index']}: {row['a']} and {row['b']}, {row['difference']} apart; "
-        f"offset {offset_a} (byte {byte_a}) in a, {offset_b} (byte {byte_b}) in b"
-    )
+def _amount(amount: float | str) -> str:
+    return f"{amount:.8g}" if isinstance(amount, float) else str(amount)
 
 
 def _where_line(row: Facts) -> str:
@@ -222,21 +213,18 @@ def _is_folder_of_files(path: str) -> bool:
     )
 
 
-def _files(path: str, how: Reading) -> Contents:
-    files = sorted(str(each) for each in as_path(path).iterdir() if each.is_file())
-    return {
-        (name := as_path(each).name): Content(name, each, partial(_read, each, how))
-        for each in files
-    }
-
-
-def _no_files(paths: Iterable[str]) -> dict[str, str]:
-    """Return what folders hold besides files, such as other folders, and why it is not read."""
-    held = (each for path in paths for each in as_path(path).iterdir() if not each.is_file())
-    return {
-        each.name: "it is a folder; compare it by its path" if each.is_dir() else "it is not a file"
-        for each in held
-    }
+def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
+    """Return the files of a folder by name, and why what else it holds is not read."""
+    files, others = {}, {}
+    for each in sorted(as_path(path).iterdir()):
+        name = each.name
+        if each.is_file():
+            files[name] = Content(name, str(each), partial(_read, str(each), how))
+        elif each.is_dir():
+            others[name] = "it is a folder; compare it by its path"
+        else:
+            others[name] = "it is not a file"
+    return files, others
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -248,17 +236,6 @@ def _is_checkpoint(path: str) -> bool:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
     except MemdescError:  # reading it will report the error
         return False
-
-
-def _compare_checkpoints(options: Options) -> tuple[Facts, int]:
-    """Compare what has the same names in two checkpoints."""
-    paths = options.a, options.b
-    if options.dtype is not None:
-        raise MemdescError(
-            f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
-            "tensors"
-        )
-    return _compare_sets(options, *contents_of(*paths))
 
 
 def _compare_sets(
@@ -292,7 +269,7 @@ def _row(pair: Pair) -> Facts:
         "elements": prod(pair.found.dims),
         "differing": pair.found.differing,
         "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
-        **_amounts(pair.found),
+        **facts_of(pair.found, *_AMOUNTS),
     }
 
 

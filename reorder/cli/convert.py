@@ -17,7 +17,7 @@ from reorder.checkpoints.convert.conversion import ConvertOptions, convert
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
-from reorder.cli.command import Command, Facts, Options, lines, threads_of
+from reorder.cli.command import Command, Facts, Options, facts_of, lines, threads_of
 from reorder.cli.progress import Progress, warn
 from reorder.disk import as_path, read_small
 from reorder.messages import starred
@@ -82,7 +82,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(f"{error}; {hint}") from None
     for warning in report.warnings[shown.warned :]:
         warn(warning)
-    facts = _facts(report)
+    names = ("weights", "converted", "copied", "bytes_in", "bytes_out", "files")
+    facts = facts_of(report, *names) | {"warnings": [*report.warnings]}
     if given.dry_run:
         estimate = _seconds(as_path(options.in_), report)
         return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
@@ -150,18 +151,6 @@ class _Shown:
             left = (now.total - now.done) / max(rate, 1)
             text = f"{now.stage} {rate / 1e6:.0f} MB/s, {left:.0f} s left"
             self.bar.move_to(_PERCENT * now.done // max(now.total, 1), text)
-
-
-def _facts(report: ConvertReport) -> Facts:
-    return {
-        "weights": report.weights,
-        "converted": report.converted,
-        "copied": report.copied,
-        "bytes_in": report.bytes_in,
-        "bytes_out": report.bytes_out,
-        "files": report.files,
-        "warnings": [*report.warnings],
-    }
 
 
 def _lay_out(facts: Facts) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 import memdesc
 from reorder.assumed import VARIABLE
-from reorder.cli.command import Command, Facts, Options, lines
+from reorder.cli.command import Command, Facts, Options, facts_of, lines
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -156,34 +156,25 @@ def _opencl() -> Facts:
         from reorder.opencl import devices, loader_report  # only doctor asks
         from reorder.opencl.binaries import cache_folder  # only doctor asks
         from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # only doctor asks
-    except ImportError as error:
-        return {
-            "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
-        }
-    try:
+
         found = devices()
+    except ImportError as error:
+        why = f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
+        return {"opencl": why}
     except memdesc.MemdescError as error:
         return {"opencl": str(error)}
     return {
         "opencl_runtimes": loader_report(),
         "opencl_devices": [_device_facts(device) for device in found],
-        "opencl_cache": None if (folder := cache_folder()) is None else str(folder),
+        "opencl_cache": _text(cache_folder()),
         "opencl_cpu_runtime": INSTALL_CPU_RUNTIME,
     }
 
 
 def _device_facts(device: Device) -> Facts:
     size = (device.max_width, device.max_height) if device.has_images else None
-    return {
-        "name": device.name,
-        "platform": device.platform,
-        "version": device.version,
-        "is_processor": device.is_processor,
-        "works": device.works,
-        "max_image": size,
-        "problem": device.problem,
-        "remedy": device.remedy,
-    }
+    names = ("name", "platform", "version", "is_processor", "works", "problem", "remedy")
+    return {**facts_of(device, *names), "max_image": size}
 
 
 def _lay_out(facts: Facts) -> list[str]:
@@ -209,10 +200,9 @@ def _device_line(device: Facts) -> str:
     if device["problem"]:
         return f"{name}: fails: {device['problem']}; {device['remedy']}"
     slow = "; the CPU: a reorder without a device is faster" if device["is_processor"] else ""
-    if device["max_image"] is None:
-        return f"{name}: works, no images, buffers only{slow}"
-    width, height = device["max_image"]
-    return f"{name}: works, images up to {width} x {height}{slow}"
+    size = device["max_image"]
+    images = "no images, buffers only" if size is None else f"images up to {size[0]} x {size[1]}"
+    return f"{name}: works, {images}{slow}"
 
 
 COMMAND = Command(_answer, _lay_out)

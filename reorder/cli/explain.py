@@ -42,16 +42,12 @@ def _answer(options: Options) -> tuple[Facts, int]:
     plan = plan_reorder(src, dst, attr)
     prepared, relation = PreparedReorder(plan), compare_layouts(src, dst)
     kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
-    facts: Facts = {
-        "src": repr(pair[0]),
-        "dst": repr(pair[1]),
-        "equal": src == dst,
-        "reorder": kind,
-        "why": why,
-    }
+    facts: Facts = {**dict(zip(_SIDES, map(repr, pair), strict=True)), "equal": src == dst}
+    facts |= {"reorder": kind, "why": why}
     for key in _SHOWN:
         values = getattr(src, key), getattr(dst, key)
         facts[key] = values[0] if values[0] == values[1] else dict(zip(_SIDES, values, strict=True))
+    written = dst.padded_nelems if dst.nelems else 0
     if kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
     facts |= {
@@ -61,8 +57,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "kernels": list(prepared.kernels_at(0)),
         "kernels_within_lines": list(prepared.kernels_at(_NUMPY_PLACE)),
         "bytes_read": src.dtype.nbytes(src.nelems),
-        "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
-        "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
+        "bytes_written": dst.dtype.nbytes(written),
+        "of_these_padding": dst.dtype.nbytes(written - dst.nelems),
         "indirection_tables": any(box.indirect for box in plan.boxes),
     }
     if options.svg is not None:
@@ -155,17 +151,13 @@ def _lay_out(facts: Facts) -> list[str]:
     if facts["reorder"] != COPY:
         nbytes = f"0 if src is used as dst; if copied, {nbytes}"
         kernels = f"if copied, {kernels}"
-    shown |= {"plan": facts["plan"], "access": facts["access"]}
-    shown |= {"slow": facts["slow"]} if facts["slow"] else {}
+    shown |= {key: facts[key] for key in ("plan", "access", "slow") if facts[key] or key != "slow"}
     shown |= {"kernels": kernels, "bytes": nbytes}
     if facts["reorder"] == COPY:
         shown["time"] = "memdesc bench measures it"
-    if "wrote" in facts:
-        shown["wrote"] = facts["wrote"]
-    return [
-        *lines(shown),
-        *(line for text in facts.get("texts", ()) for line in ("", *text.splitlines())),
-    ]
+    shown |= {"wrote": facts["wrote"]} if "wrote" in facts else {}
+    texts = facts.get("texts", ())
+    return [*lines(shown), *(line for text in texts for line in ("", *text.splitlines()))]
 
 
 COMMAND = Command(

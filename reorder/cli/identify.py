@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted
-from reorder.cli.command import Command, Facts, Options, finite, folded, table
+from reorder.cli.command import Command, Facts, Options, facts_of, folded, table
 from reorder.cli.tensors import Operand
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.messages import first_of
@@ -78,13 +78,7 @@ def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
         "layouts": [_layout(each) for each in found.candidates],
         "near": [_layout(each) for each in found.near],
         "readings": [
-            {
-                "dtype": str(each.dtype),
-                "ordinary": each.ordinary,
-                "least": finite(each.least),
-                "most": finite(each.most),
-            }
-            for each in found.readings
+            facts_of(each, "dtype", "ordinary", "least", "most") for each in found.readings
         ],
     }
 

@@ -19,6 +19,7 @@ from reorder.cli.command import (
     Facts,
     Options,
     buffer_of,
+    facts_of,
     is_wanted,
     label_of,
     layout_of,
@@ -137,10 +138,8 @@ def _of_layout(options: Options) -> tuple[Facts, int]:
     names = tuple(dict.fromkeys((*image, *desc.names(), *whole.names())))
     facts: Facts = {
         "layout": repr(layout),
-        "dims": desc.dims,
-        "dtype": str(desc.dtype),
+        **facts_of(desc, "dims", "dtype", "is_dense"),
         "bytes": desc.nbytes,
-        "is_dense": desc.is_dense,
         "names": [name._asdict() for name in names],
         "written": texts,
         "cannot": refused,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ from reorder.cli.command import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes
@@ -52,9 +55,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
         facts["banks"] = _banks(desc)
     if indices:
         facts["elements"] = [_element(layout, index) for index in indices]
-    if options.svg is not None or options.draw:
-        marked = [tuple(one["index"]) for one in facts.get("elements", ())]
-        _draw(options, layout.show(highlight=marked), facts)
+    marked = [tuple(one["index"]) for one in facts.get("elements", ())]
+    _draw(options, partial(layout.show, highlight=marked), facts)
     return facts, 0
 
 
@@ -103,16 +105,12 @@ def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
     if not desc.dtype.is_packed:
         return [byte // (desc.dtype.bits // 8)]
     halves = [2 * byte, 2 * byte + 1]
-    # half a byte may be in a gap, or after an odd number of elements
-    return [offset for offset in halves if _has_element(desc, offset)] or halves
-
-
-def _has_element(desc: MemoryDesc, offset: int) -> bool:
-    try:
-        desc.index(offset)
-    except MemdescError:
-        return False
-    return True
+    found = []
+    for offset in halves:
+        with suppress(MemdescError):  # in a gap, or after an odd number of elements
+            desc.index(offset)
+            found.append(offset)
+    return found or halves
 
 
 def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
@@ -153,23 +151,22 @@ def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
             for part in record.fields
         ],
     }
-    if record.constants:
-        facts["constants"] = [
-            {"tensor": each.tensor, "type": each.kind, "values": each.values}
-            for each in record.constants
-        ]
-    if options.svg is not None or options.draw:
-        _draw(options, record.show(), facts)
+    constants = [
+        {"tensor": each.tensor, "type": each.kind, "values": each.values}
+        for each in record.constants
+    ]
+    facts |= {"constants": constants} if constants else {}
+    _draw(options, record.show, facts)
     return facts
 
 
-def _draw(options: Options, picture: Picture, facts: Facts) -> None:
-    """Save a picture, or add it to the facts, as the options say."""
+def _draw(options: Options, show: Callable[[], Picture], facts: Facts) -> None:
+    """Save a picture, or add it to the facts, if the options ask for that."""
     if options.svg is not None:
-        save(picture, options.svg)
+        save(show(), options.svg)
         facts["wrote"] = options.svg
     if options.draw:
-        facts["picture"] = picture.text.splitlines() if options.json else drawn(picture)
+        facts["picture"] = show().text.splitlines() if options.json else drawn(show())
 
 
 def _lay_out(facts: Facts) -> list[str]:
