@@ -8,7 +8,6 @@ oneDNN 2.0 to 3.13, `verbose.cpp`, and lines of these versions.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import cached_property, reduce
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -161,30 +160,25 @@ def read_attributes(text: str) -> VerboseAttributes:
 
 def _attributes(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the name of each attribute, its text, and the items of this text."""
-    if old := _old_attributes(text):
+    if old := _consecutive(_OLD_ATTRIBUTE, text):
         for match in old:
             name, value = match["name"], match["items"] or match["value"] or ""
-            in_order = value.removesuffix(";").split(";")
-            yield (
-                _OLD_NAMES.get(name, name),
-                value,
-                in_order if name == "post_ops" else _OLD_NEXT.split(value),
-            )
+            items = value.removesuffix(";").split(";")
+            items = items if name == "post_ops" else _OLD_NEXT.split(value)
+            yield _OLD_NAMES.get(name, name), value, items
         return
     for word in text.split():
         name, _, value = word.partition(":")
         yield name.removeprefix("attr-"), value, _NEXT.split(value)
 
 
-def _old_attributes(text: str) -> list[re.Match[str]]:
-    """Return the attributes of a text that oneDNN 2.0 to 2.2 wrote; none of any other text."""
-    found: list[re.Match[str]] = []
-    while not found or found[-1].end() < len(text):
-        match = _OLD_ATTRIBUTE.match(text, found[-1].end() if found else 0)
-        if match is None:
-            return []
+def _consecutive(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """Return the matches that follow each other and make up a text; none if they do not."""
+    found, at = [], 0
+    while (match := pattern.match(text, at)) is not None:
         found.append(match)
-    return found
+        at = match.end()
+    return found if at == len(text) else []
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
@@ -291,13 +285,9 @@ def read_problem(text: str) -> Problem:
     # oneDNN 2.0 to 2.2 print a space before the dims of dst
     if re.fullmatch(f"{DIMS}(?:[: ]{DIMS})*", text):
         return Problem({}, tuple(read_dims(part) for part in re.split("[: ]", text)))
-    sizes: dict[str, float] = {}
-    at = 0
-    while (match := _SIZE.match(text, at)) is not None:
-        sizes[match["name"]] = _number(match["size"])
-        at = match.end()
-    is_read = at == len(text) and all(map(isfinite, sizes.values()))
-    return Problem(sizes if is_read else {}, ())
+    matches = _consecutive(_SIZE, text)
+    sizes = {match["name"]: _number(match["size"]) for match in matches}
+    return Problem(sizes if all(map(isfinite, sizes.values())) else {}, ())
 
 
 def tensor_dims(
@@ -508,10 +498,7 @@ class VerbosePrimitive(Checked):
     @cached_property
     def aux(self) -> Mapping[str, str]:
         """The auxiliary field, by name: ``{"alg": "eltwise_relu", "alpha": "0.1"}``."""
-        return {
-            name: value
-            for name, _, value in (word.partition(":") for word in self.aux_text.split())
-        }
+        return dict(word.partition(":")[::2] for word in self.aux_text.split())
 
     @cached_property
     def sizes(self) -> Problem:
@@ -544,12 +531,10 @@ class VerbosePrimitive(Checked):
 
 def _names(given: list[str]) -> list[str]:
     """Return names, each with a number appended if it occurs several times."""
-    counts, seen = Counter(given), Counter[str]()
-    names = []
-    for name in given:
-        names.append(f"{name}{seen[name]}" if counts[name] > 1 else name)
-        seen[name] += 1
-    return names
+    return [
+        f"{name}{given[:k].count(name)}" if given.count(name) > 1 else name
+        for k, name in enumerate(given)
+    ]
 
 
 def _tensor(name: str, text: str, dims: tuple[int, ...]) -> VerboseTensor:

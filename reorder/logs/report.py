@@ -15,7 +15,7 @@ from reorder.logs.repetition import Repetition, find_runs, find_stretch
 from reorder.logs.times import Times, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from reorder.logs.layers import Layer, Layers
     from reorder.logs.primitive import VerbosePrimitive
@@ -203,9 +203,12 @@ def report(
         for at in range(len(everything))
     ][part]
     executions, names = everything[part], all_names[part]
+    groups: defaultdict[int, list[VerboseEntry]] = defaultdict(list)
+    for entry in executions:
+        groups[id(entry.primitive)].append(entry)
     times = {
         group[0].primitive: times_of([entry.milliseconds for entry in group]).per_run(divisor)
-        for group in _groups(executions)
+        for group in groups.values()
     }
     found = group_reorders(executions, names, run_of, everything[start:][:length])
     trips = round_trips(executions, names, run_of)
@@ -217,7 +220,7 @@ def report(
         if each[1].is_skewed or (each[1].is_slow and each[1].cost >= _MATTERS * total)
     ]
     return LogReport(
-        _by_kind(times.items()),
+        _by_kind(times),
         (len(created), sum(created)),
         repetition,
         undecided,
@@ -300,31 +303,18 @@ def _why_not_steady(executions: int, undecided: Repetition | None, runs: int | N
     )
 
 
-def _groups(executions: Sequence[VerboseEntry]) -> list[list[VerboseEntry]]:
-    """Return the executions of each primitive."""
-    groups: defaultdict[int, list[VerboseEntry]] = defaultdict(list)
-    for entry in executions:
-        groups[id(entry.primitive)].append(entry)
-    return list(groups.values())
-
-
 def _at_best(times: Times) -> float:
     """Return the time of all executions if each had taken the least."""
     return times.least * times.executions
 
 
-def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime, ...]:
-    found: dict[str, KindTime] = {}
-    for primitive, each in times:
-        kind = primitive.kind
-        _, count, spent, slow = found.get(kind, KindTime(kind, 0, 0.0, 0))
-        found[kind] = KindTime(
-            kind,
-            count + each.executions,
-            spent + each.cost,
-            slow + each.executions * primitive.is_reference,
-        )
-    return tuple(sorted(found.values(), key=lambda each: -each.milliseconds))
+def _by_kind(times: Mapping[VerbosePrimitive, Times]) -> tuple[KindTime, ...]:
+    groups: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
+    for primitive, each in times.items():
+        slow = each.executions * primitive.is_reference
+        groups[primitive.kind].append((each.executions, each.cost, slow))
+    found = [KindTime(kind, *map(sum, zip(*each, strict=True))) for kind, each in groups.items()]
+    return tuple(sorted(found, key=lambda each: -each.milliseconds))
 
 
 def _reasons(log: VerboseLog) -> tuple[Reason, ...]:
