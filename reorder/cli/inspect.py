@@ -116,15 +116,16 @@ def _listing(given: str) -> _Listing:
         notes += _by_reason(reasons)
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
+    # a tensor may be a record by itself, as in GGUF
+    has_blocks = any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
     if any(group.desc is not None for group in groups):
         notes += _section_notes(model, is_known=True)
-    elif path.is_dir() and not (groups or unscaled or container.unread or _has_blocks(container)):
+    elif path.is_dir() and not (groups or unscaled or container.unread or has_blocks):
         notes += _section_notes(model, is_known=False)
-    notes += [
-        f"{file} is not shown{_count_of(each.names)}: {each.reason}"
-        for file, each in container.unread.items()
-    ]
     unread = {file: [*each.names] for file, each in container.unread.items()}
+    for file, names in unread.items():
+        count = f", with {len(names)} tensors such as {names[0]}" if names else ""
+        notes.append(f"{file} is not shown{count}: {container.unread[file].reason}")
     return _Listing(container.files, rows, weights, unread, [*unscaled, *orphans], notes)
 
 
@@ -153,11 +154,6 @@ def _section_notes(model: Model, *, is_known: bool) -> list[str]:
     except MemdescError as error:
         return [str(error)]
     return []
-
-
-def _has_blocks(container: Container) -> bool:
-    """Whether a tensor is a record by itself, as in GGUF."""
-    return any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:
@@ -200,13 +196,11 @@ def _weights(container: Container, groups: Sequence[Weight]) -> list[_Weight]:
         layer = name.removesuffix(WEIGHT)
         if isinstance(desc, RecordDesc):
             found.append(_Weight(layer, name, desc, entry.nbytes))
-        elif name not in taken and layer != name and _is_matrix(desc):
+        elif name in taken or layer == name or desc is None:
+            continue
+        elif desc.ndims >= len("oi") and desc.dtype.name in _FLOATS:
             found.append(_Weight(layer, name, None, entry.nbytes))
     return found
-
-
-def _is_matrix(desc: MemoryDesc | None) -> bool:
-    return desc is not None and desc.ndims >= len("oi") and desc.dtype.name in _FLOATS
 
 
 def _layers(weights: Iterable[_Weight]) -> Facts:
@@ -288,11 +282,6 @@ def _by_reason(reasons: Mapping[str, str]) -> list[str]:
     for layer, reason in reasons.items():
         layers.setdefault(reason, []).append(layer)
     return [f"{first_of(names, 1)}: {reason}" for reason, names in layers.items()]
-
-
-def _count_of(names: Sequence[str]) -> str:
-    """Return how many tensors there are, and the first of them; nothing if none are known."""
-    return f", with {len(names)} tensors such as {names[0]}" if names else ""
 
 
 def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Facts:

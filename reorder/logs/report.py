@@ -219,6 +219,8 @@ def report(
         for each in times.items()
         if each[1].is_skewed or (each[1].is_slow and each[1].cost >= _MATTERS * total)
     ]
+    # by how much longer they took than if each execution had taken the least
+    skewed.sort(key=lambda each: each[1].least * each[1].executions - each[1].total)
     return LogReport(
         _by_kind(times),
         (len(created), sum(created)),
@@ -228,7 +230,7 @@ def report(
         steady,
         tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
         tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
-        tuple(sorted(skewed, key=lambda each: _at_best(each[1]) - each[1].total)),
+        tuple(skewed),
         _reasons(log),
         _layer_times(named, everything, all_names),
         _not_understood(everything),
@@ -301,11 +303,6 @@ def _why_not_steady(executions: int, undecided: Repetition | None, runs: int | N
         "memdesc can be sure of; log several runs of the model with equal inputs, and say how "
         "many there are (--runs N)"
     )
-
-
-def _at_best(times: Times) -> float:
-    """Return the time of all executions if each had taken the least."""
-    return times.least * times.executions
 
 
 def _by_kind(times: Mapping[VerbosePrimitive, Times]) -> tuple[KindTime, ...]:
