@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -24,8 +25,6 @@ from reorder.opencl.operands import device_operand
 from reorder.plan.planner import plan_reorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.

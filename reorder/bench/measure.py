@@ -5,6 +5,7 @@ The reorder, memcpy and the peers take turns, and times are only compared within
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import inf
 from random import Random
 from statistics import median
@@ -15,17 +16,14 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.api import prepare
+from reorder.bench.cases import Case
 from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
 from reorder.plan.planner import plan_reorder
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from numpy.typing import NDArray
-
-    from reorder.bench.cases import Case
 
 # A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,18 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from reorder.bench.cases import Case
+from reorder.plan.nodes import Box
 from reorder.plan.passes import zeros_beyond
 from reorder.plan.planner import plan_reorder
 from reorder.system import system_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
-    from reorder.bench.cases import Case
     from reorder.cpu.kernels.interpreter import InterpreterCall
-    from reorder.plan.nodes import Box
 
 _PAGE = 4096
 _TORCH_TYPES = {8: np.int8, 16: np.int16, 32: np.float32, 64: np.float64}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -17,13 +18,10 @@ from reorder.cli.command import Command, Facts, Options, facts_of, lines
 from reorder.cli.tensors import Operand, Reading, read_tensor
 from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
+from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from reorder.memory.memory import Memory
 
 # how many ranges of one dim are printed
 _SHOWN = 8

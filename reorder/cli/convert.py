@@ -6,6 +6,7 @@ import gc
 import json
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.checkpoints.convert.conversion import ConvertOptions, convert
+from reorder.checkpoints.convert.conversion import (
+    ConvertOptions,
+    ConvertProgress,
+    ConvertReport,
+    convert,
+)
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
@@ -23,11 +29,7 @@ from reorder.disk import as_path, read_small
 from reorder.messages import starred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from distributed import Client
-
-    from reorder.checkpoints.convert.conversion import ConvertProgress, ConvertReport
 
 # bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20

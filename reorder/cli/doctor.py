@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +18,6 @@ from reorder.cli.command import Command, Facts, Options, facts_of, lines
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import pyopencl as cl
 
     from reorder.opencl import Device

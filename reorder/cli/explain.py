@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,9 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.bench.cases import attr_of
 from reorder.cli.command import Command, Facts, Options, buffer_of, lines, pair_of, save
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
+from reorder.plan.nodes import Box
+from reorder.plan.plan import ReorderPlan
 from reorder.plan.planner import plan_reorder
-
-if TYPE_CHECKING:
-    from reorder.plan.nodes import Box
-    from reorder.plan.plan import ReorderPlan
 
 # the most elements whose offsets are compared one by one
 _MAX_COMPARED = 1 << 22

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, Options, facts_of, folded, table
 from reorder.cli.tensors import Operand
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
+from reorder.memory.memory import Memory
 from reorder.messages import first_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from reorder.memory.memory import Memory
 
 # endings of files with several tensors
 _SETS = (".npz", ".safetensors")

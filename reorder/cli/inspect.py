@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.errors import counted
 from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
-from memdesc.record import BIT_PLANES, Field, RecordDesc
+from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
-from reorder.checkpoints.formats.entry import NOT_BYTES
+from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
-from reorder.checkpoints.weights import Model, find_orphans, find_plain, find_unscaled
+from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
 from reorder.cli.command import Command, Facts, Options, is_wanted, table
 from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from memdesc.record import Constant
-    from reorder.checkpoints.formats.entry import Container, Entry
-    from reorder.checkpoints.weights import Weight
 
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # how many names a line shows

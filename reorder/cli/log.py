@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from memdesc import MemdescError
 from memdesc.errors import counted
@@ -14,24 +15,23 @@ from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, Options, folded, measured_threads, table
 from reorder.cores import count_cores
 from reorder.disk import as_path
-from reorder.logs import OpenVinoLayers, read_layers, read_verbose, report
+from reorder.logs import (
+    LoggedReorder,
+    LogReport,
+    OpenVinoLayers,
+    RoundTrip,
+    Times,
+    VerboseLog,
+    VerbosePrimitive,
+    read_layers,
+    read_verbose,
+    report,
+)
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from reorder.logs import (
-        LoggedReorder,
-        LogReport,
-        RoundTrip,
-        Times,
-        VerboseLog,
-        VerbosePrimitive,
-    )
-
-    Columns = Mapping[str, Callable[[Facts], str]]
-    """A table: what stands above each column, and what makes a cell of a row."""
+Columns = Mapping[str, Callable[[Facts], str]]
+"""A table: what stands above each column, and what makes a cell of a row."""
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6

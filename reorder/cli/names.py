@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
 from memdesc.errors import counted
@@ -28,9 +29,6 @@ from reorder.cli.command import (
     table,
     with_merged_blocks,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)

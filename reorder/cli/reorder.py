@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
+from reorder.checkpoints.formats.entry import Entry
 from reorder.checkpoints.formats.table import format_of, plan_file
 from reorder.checkpoints.reorder_file import (
     FileReorder,
@@ -27,9 +28,6 @@ from reorder.cli.tensors import Operand, Reading, check_output, locate, padding_
 from reorder.memory.memory import Memory
 from reorder.quantized import Quantized
 from reorder.values.attr import Attr
-
-if TYPE_CHECKING:
-    from reorder.checkpoints.formats.entry import Entry
 
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28

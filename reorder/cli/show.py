@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import memdesc
 from memdesc import ImageDesc, MemdescError, MemoryDesc, tags
@@ -13,6 +14,7 @@ from memdesc.create import tag_of
 from memdesc.errors import counted
 from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
+from memdesc.picture import Picture
 from memdesc.record import known_records
 from memdesc.tags import LETTERS as LETTERS_OF_DIMS
 from memdesc.tags import check_letters
@@ -29,11 +31,6 @@ from reorder.cli.command import (
     save,
     table,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from memdesc import (
+    DataType,
     ImageDesc,
     MemdescError,
     MemoryDesc,
@@ -26,6 +28,8 @@ from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
+from memdesc.tags import FormatTag
+from reorder.checkpoints.formats.entry import Entry
 from reorder.checkpoints.formats.table import (
     FORMATS,
     Foreign,
@@ -50,13 +54,7 @@ from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     from numpy.typing import NDArray
-
-    from memdesc import DataType
-    from memdesc.tags import FormatTag
-    from reorder.checkpoints.formats.entry import Entry
 
 _ENDINGS = tuple(row.ending for row in FORMATS.values())
 # A word that contains no sizes is read for dims of this size, since a notation needs some. The size
@@ -152,8 +150,9 @@ class Operand:
 
     def memory(self, dtype: str | None) -> Memory:
         """Return the only tensor, or the one that is named."""
+        entry = self.entry
         with about(repr(self.file)):
-            return memory_of(self.entry, dtype)
+            return memory_of(entry, dtype)
 
     def load(self, dtype: str | None = None) -> Memory | NDArray[Any]:
         """Return the tensor as a descriptor in the file says, or an array where it has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import permutations
 from math import prod
@@ -9,13 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, PaddingError, data_type, image_desc, memory_desc
+from memdesc import (
+    DataType,
+    MemdescError,
+    MemoryDesc,
+    PaddingError,
+    data_type,
+    image_desc,
+    memory_desc,
+)
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import allocates
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
-from memdesc.names import known_images
+from memdesc.names import Name, known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.comparison import check_amount, widened
@@ -31,12 +40,7 @@ from reorder.values.formats import INTEGERS
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
-
-    from memdesc import DataType, MemoryDesc
-    from memdesc.names import Name
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import permutations
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
+from memdesc import DataType, MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
 from memdesc.desc import desc_of
 from memdesc.dtypes import BYTE_BITS
 from memdesc.layout import layout_by_tag
 from memdesc.names import known_images, resolve_image
 from memdesc.names.registry import names_for
-from memdesc.tags import LETTERS, parse_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memdesc import DataType
-    from memdesc.tags import FormatTag
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4

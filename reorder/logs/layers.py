@@ -9,25 +9,22 @@ PyTorch 2.13, `profiler.py`, and Kineto's traces.
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import prod
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 from memdesc import MemdescError
 from memdesc.immutable import immutable
 from reorder.disk import as_path, open_file
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
-
-    from reorder.logs.log import VerboseEntry
-    from reorder.logs.primitive import VerbosePrimitive
-    from reorder.logs.repetition import Repetition
+from reorder.logs.log import VerboseEntry
+from reorder.logs.primitive import VerbosePrimitive
+from reorder.logs.repetition import Repetition
 
 # what oneDNN calls the types of OpenVINO's nodes; `_key` calls inner products matmul
 _KINDS = {

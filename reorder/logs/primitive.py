@@ -8,21 +8,18 @@ oneDNN 2.0 to 3.13, `verbose.cpp`, and lines of these versions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc.checked import Checked
+from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import RUNTIME
+from memdesc.runtime_dims import RuntimeDesc
 from memdesc.verbose import DIMS, from_verbose, read_dims
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from memdesc.desc import MemoryDesc
-    from memdesc.runtime_dims import RuntimeDesc
 
 # oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 the
 # value, or a star if it is known later. OpenVINO's build prints more, which is not read.

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc import MemoryDesc
 from memdesc.immutable import immutable
+from reorder.logs.log import VerboseEntry
+from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 from reorder.logs.times import Times, times_of
 from reorder.plan.compare import compare_layouts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from reorder.logs.log import VerboseEntry
-    from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 
 UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used

@@ -5,19 +5,17 @@ from __future__ import annotations
 from mmap import mmap
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from reorder.api import prepare
 from reorder.bench.cases import Case, attr_of
+from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 from reorder.logs.reorders import why_not_understood
 from reorder.memory.memory import Memory
 from reorder.plan.planner import plan_reorder
-
-if TYPE_CHECKING:
-    from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 
 # attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from operator import index as to_int
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from reorder.logs.layers import Layer, Layers
 from reorder.logs.log import VerboseEntry, VerboseLog
-from reorder.logs.reorders import data_sizes, group_reorders, is_reorder, round_trips
+from reorder.logs.primitive import VerbosePrimitive
+from reorder.logs.reorders import (
+    LoggedReorder,
+    RoundTrip,
+    data_sizes,
+    group_reorders,
+    is_reorder,
+    round_trips,
+)
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
 from reorder.logs.times import Times, times_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from reorder.logs.layers import Layer, Layers
-    from reorder.logs.primitive import VerbosePrimitive
-    from reorder.logs.reorders import LoggedReorder, RoundTrip
 
 # the least share of the time that deserves a warning
 _MATTERS = 0.01
