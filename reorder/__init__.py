@@ -1,4 +1,7 @@
-"""Move tensors between any two layouts that memdesc describes."""
+"""Move tensors between any two layouts that memdesc describes.
+
+Examples assume ``import memdesc``, ``import numpy as np`` and ``import reorder``.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import memdesc
+import reorder
 
 _ROOT = Path(__file__).parents[1]
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
@@ -55,7 +56,7 @@ def _start_of_examples(
 
     Those of reorder.opencl start as its docstring says.
     """
-    doctest_namespace |= {"memdesc": memdesc, "np": np}
+    doctest_namespace |= {"memdesc": memdesc, "np": np, "reorder": reorder}
     if request.node.path.is_relative_to(_NEED_A_DEVICE[1]):
         from reorder import opencl  # other tests need no pyopencl
 

@@ -89,7 +89,6 @@ class Candidate(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
     >>> dump = reorder.reorder(x, "ba").data
     >>> (found,) = reorder.identify(dump, dtype="f32", like=x).candidates
@@ -125,7 +124,6 @@ class Identification(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
     >>> x = np.arange(1, 129, dtype=np.float32).reshape(2, 4, 4, 4)
     >>> found = reorder.identify(reorder.reorder(x, "nhwc").data, dtype="f32", like=x)
     >>> len(found.candidates), found.candidates[0].desc
@@ -210,7 +208,6 @@ def identify(
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> w = np.random.default_rng(0).integers(0, 16, (64, 64), np.uint8)
     >>> packed = reorder.reorder(w, "marlin", dtype="u4").data
     >>> reorder.identify(packed, w).verdict

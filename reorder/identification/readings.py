@@ -42,7 +42,6 @@ class TypeReading(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.arange(1, 33, dtype=np.int32)
     >>> found = reorder.identify(x, dims=(4, 8), dtype="f32")
     >>> [(str(each.dtype), each.ordinary) for each in found.readings]

@@ -78,8 +78,7 @@ class Layer(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import Layer
-    >>> Layer("conv1", "Convolution", "aBcd16b", 0.25, runs=10).layout
+    >>> reorder.logs.Layer("conv1", "Convolution", "aBcd16b", 0.25, runs=10).layout
     'aBcd16b'
     """
 
@@ -107,11 +106,10 @@ class OpenVinoLayers:
 
     Examples
     --------
-    >>> import reorder.logs
-    >>> from reorder.logs import Layer, OpenVinoLayers
     >>> line = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> layers = OpenVinoLayers([(Layer("stem", "Reorder", "ba", 0.3, 1), 6)])
+    >>> stem = reorder.logs.Layer("stem", "Reorder", "ba", 0.3, 1)
+    >>> layers = reorder.logs.OpenVinoLayers([(stem, 6)])
     >>> executions = reorder.logs.read_verbose([line]).executions
     >>> layers.name(executions, None).names, layers.foreign(executions, None)
     (['stem'], ())
@@ -176,11 +174,9 @@ class TorchLayers:
 
     Examples
     --------
-    >>> import reorder.logs
-    >>> from reorder.logs import TorchLayers
     >>> line = "onednn_verbose,1.5,exec,cpu,reorder,jit:uni,undef,"  # at 1.5 ms
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> layers = TorchLayers([(0.0, 1.0, "Conv2d_0"), (1.0, 2.0, "Linear_0")])
+    >>> layers = reorder.logs.TorchLayers([(0.0, 1.0, "Conv2d_0"), (1.0, 2.0, "Linear_0")])
     >>> layers.name(reorder.logs.read_verbose([line]).executions, None).names
     ['Linear_0']
     """
@@ -269,7 +265,7 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
 
     Examples
     --------
-    >>> import json, pathlib, reorder.logs, tempfile
+    >>> import json, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "trace.json"
     >>> event = {"ph": "X", "cat": "python_function", "name": "nn.Module: Conv2d_0"}
     >>> trace = {"baseTimeNanoseconds": 0, "traceEvents": [{**event, "ts": 0, "dur": 10}]}

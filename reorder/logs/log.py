@@ -71,7 +71,6 @@ class VerboseEntry(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
     >>> entry = reorder.logs.read_verbose([line]).entries[0]
     >>> entry.line, entry.event, entry.milliseconds
@@ -112,7 +111,6 @@ class PassedOver(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,create:dispatch,reorder,too small,src/cpu/c.cpp:2"
     >>> reorder.logs.read_verbose([line]).passed_over[0].reason
     'too small'
@@ -141,7 +139,6 @@ class UnreadLine(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,exec,cpu,reorder,jit,undef,,,,2x3,now"
     >>> reorder.logs.read_verbose([line]).unread[0].why
     "its time 'now' is not a number"
@@ -176,7 +173,6 @@ class VerboseLog(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> reorder.logs.read_verbose(["onednn_verbose,v1,info,oneDNN v3.13.2"]).versions
     ('3.13.2',)
     """
@@ -213,7 +209,6 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
 
     Examples
     --------
-    >>> import reorder.logs
     >>> log = reorder.logs.read_verbose([
     ...     "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     ...     "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0,,,2x17x8x8,0.25",

@@ -64,8 +64,7 @@ class QuantizationParameter(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import QuantizationParameter
-    >>> per_channel = QuantizationParameter("wei", 1, "f32", (), None)
+    >>> per_channel = reorder.logs.QuantizationParameter("wei", 1, "f32", (), None)
     >>> per_channel.argument, per_channel.mask
     ('wei', 1)
     """
@@ -90,8 +89,7 @@ class PostOp(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import PostOp
-    >>> PostOp("eltwise_clip", ("0", "6")).parameters
+    >>> reorder.logs.PostOp("eltwise_clip", ("0", "6")).parameters
     ('0', '6')
     """
 
@@ -115,9 +113,8 @@ class VerboseAttributes(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import PostOp, VerboseAttributes
-    >>> VerboseAttributes((), (), (PostOp("eltwise_relu"),), ()).post_ops[0].kind
-    'eltwise_relu'
+    >>> reorder.logs.VerboseAttributes(post_ops=(reorder.logs.PostOp("sum"),)).post_ops[0].kind
+    'sum'
     """
 
     scales: tuple[QuantizationParameter, ...] = ()
@@ -268,8 +265,7 @@ class Problem(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import Problem
-    >>> Problem({}, ((3, 7), (7, 5))).dims[1]
+    >>> reorder.logs.Problem({}, ((3, 7), (7, 5))).dims[1]
     (7, 5)
     """
 
@@ -427,7 +423,6 @@ class VerboseTensor(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
     >>> reorder.logs.read_verbose([line]).entries[0].primitive.tensors["data"].desc
     memory_desc((2, 3), 'f32', 'ab')
@@ -464,7 +459,6 @@ class VerbosePrimitive(Checked):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
     >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
     >>> primitive.kind, primitive.implementation, primitive.problem

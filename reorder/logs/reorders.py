@@ -35,7 +35,6 @@ class Neighbour(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
     >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
     >>> print(reorder.logs.Neighbour(primitive, "data"))
@@ -85,7 +84,6 @@ class LoggedReorder(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
     >>> logged = reorder.logs.report(reorder.logs.read_verbose([line])).reorders[0]
@@ -138,7 +136,6 @@ class RoundTrip(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> there = line + "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
     >>> back = line + "src:f32::blocked:ba::f0 dst:f32::blocked:ab::f0,,,2x3,0.5"

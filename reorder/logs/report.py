@@ -50,10 +50,9 @@ class LayerTime(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import Layer, LayerTime
-    >>> found = LayerTime(Layer("conv1", "Convolution", "aBcd16b", 0.25, 10), 0.2)
-    >>> found.layer.name, found.milliseconds
-    ('conv1', 0.2)
+    >>> conv1 = reorder.logs.Layer("conv1", "Convolution", "aBcd16b", 0.25, 10)
+    >>> reorder.logs.LayerTime(conv1, 0.2).milliseconds
+    0.2
     """
 
     layer: Layer
@@ -75,8 +74,7 @@ class Reason(NamedTuple):
 
     Examples
     --------
-    >>> from reorder.logs import Reason
-    >>> Reason("reorder", "jit:uni", "unsupported format tag", 2, by_reference=1).primitives
+    >>> reorder.logs.Reason("reorder", "jit:uni", "too small", 2, by_reference=1).primitives
     2
     """
 
@@ -122,7 +120,6 @@ class LogReport(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
     >>> found = reorder.logs.report(reorder.logs.read_verbose([line]))
@@ -177,7 +174,6 @@ def report(
 
     Examples
     --------
-    >>> import reorder.logs
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> log = reorder.logs.read_verbose([
     ...     line + f"src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,8x1x56x56,{milliseconds}"

@@ -28,7 +28,6 @@ class Times(NamedTuple):
 
     Examples
     --------
-    >>> import reorder.logs
     >>> times = reorder.logs.Times(3, median=0.5, least=0.5, most=20.0, total=21.0)
     >>> times.cost, times.is_skewed
     (1.5, True)
