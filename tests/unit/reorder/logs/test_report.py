@@ -14,6 +14,7 @@ from reorder.logs.replay import logged_case
 from tests.benchmarks.cases import parse_cases
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_BLOCKED, _PLAIN = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
 
 
 def _reorder(src: str, dst: str, problem: str = "2x16x4x4", attributes: str = "") -> str:
@@ -70,7 +71,7 @@ def test_reorders_by_reference_kernels_are_counted() -> None:
 
 
 def test_a_reorder_is_a_no_op_or_a_copy() -> None:
-    abcd, old = "f32::blocked:abcd::f0", "f32::blocked:abcd:f0"
+    abcd, old = _PLAIN, "f32::blocked:abcd:f0"
     for src, dst, attributes, relation in (
         (abcd, abcd, "", "no-op"),
         (abcd, "f32::blocked:acdb::f0", "", "copy"),
@@ -88,12 +89,11 @@ def test_a_reorder_is_a_no_op_or_a_copy() -> None:
 
 
 def test_attributes_that_are_not_understood_make_no_no_op_and_no_round_trip() -> None:
-    plain, blocked = "f32::blocked:abcd::f0", "f32::blocked:aBcd16b::f0"
     for attributes in ("attr-new:1", "#'sum;';", "attr-scales:wei:1:f32:2::undef:512x4"):
         found = _log(
-            _reorder(plain, plain, attributes=attributes),
-            _reorder(plain, blocked, attributes=attributes),
-            _reorder(blocked, plain),
+            _reorder(_PLAIN, _PLAIN, attributes=attributes),
+            _reorder(_PLAIN, _BLOCKED, attributes=attributes),
+            _reorder(_BLOCKED, _PLAIN),
         )
         assert {each.relation for each in found.reorders} == {"unknown", "copy"}
         assert any(attributes[-5:] in each.why for each in found.reorders)
@@ -101,21 +101,20 @@ def test_attributes_that_are_not_understood_make_no_no_op_and_no_round_trip() ->
         ((text, count),) = found.not_understood
         assert (text in attributes, count) == (True, 2)
         with pytest.raises(MemdescError, match="not understood"):
-            _case(plain, blocked, attributes)
+            _case(_PLAIN, _BLOCKED, attributes)
 
 
 def test_a_way_back_makes_a_round_trip() -> None:
-    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
-    relu = f"eltwise,jit:uni,undef,data:{plain},,alg:eltwise_relu,2x16x4x4"
-    there, back = _reorder(blocked, plain), _reorder(plain, blocked)
+    relu = f"eltwise,jit:uni,undef,data:{_PLAIN},,alg:eltwise_relu,2x16x4x4"
+    there, back = _reorder(_BLOCKED, _PLAIN), _reorder(_PLAIN, _BLOCKED)
     (trip,) = _log(there, relu, back, relu, there, relu, back).round_trips
     assert (trip.times.executions, trip.times.cost, trip.between) == (2, 6.0, ("eltwise",))
-    assert trip.there.tensors["src"].text == blocked
+    assert trip.there.tensors["src"].text == _BLOCKED
     # other dims, far away, or other values
-    assert not _log(there, _reorder(plain, blocked, "1x16x4x4")).round_trips
+    assert not _log(there, _reorder(_PLAIN, _BLOCKED, "1x16x4x4")).round_trips
     assert not _log(there, *[relu] * 8, back).round_trips
-    assert not _log(there, _reorder(plain, blocked, attributes="attr-post-ops:sum")).round_trips
-    assert not _log(_reorder(plain, plain), _reorder(plain, plain)).round_trips
+    assert not _log(there, _reorder(_PLAIN, _BLOCKED, attributes="attr-post-ops:sum")).round_trips
+    assert not _log(_reorder(_PLAIN, _PLAIN), _reorder(_PLAIN, _PLAIN)).round_trips
 
 
 def test_round_trips_do_not_take_longer_than_all_reorders() -> None:
@@ -130,21 +129,19 @@ def test_round_trips_do_not_take_longer_than_all_reorders() -> None:
 
 
 def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() -> None:
-    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
     pool = (
-        f"pooling,jit:uni,undef,src:{blocked} dst:f32:a:blocked:aBcd16b::f0,,alg:pooling_max,"
+        f"pooling,jit:uni,undef,src:{_BLOCKED} dst:f32:a:blocked:aBcd16b::f0,,alg:pooling_max,"
         "mb2ic16_ih8oh4kh2sh2dh0ph0_iw8ow4kw2sw2dw0pw0"
     )
     (found,) = _log(
-        pool, "sum,x,undef,dst:f32::blocked:abcd::f0,,,2x3", _reorder(blocked, plain)
+        pool, "sum,x,undef,dst:f32::blocked:abcd::f0,,,2x3", _reorder(_BLOCKED, _PLAIN)
     ).reorders
     assert [str(each) for each in found.made_by] == ["dst of pooling 2x16x8x8 (jit:uni)"]
     assert found.used_as == ()
 
 
 def test_all_primitives_that_made_and_used_a_tensor_are_named() -> None:
-    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
-    back = _reorder(blocked, plain)
+    back = _reorder(_BLOCKED, _PLAIN)
     other, more = (_CONVOLUTION.replace("jit:x", f"jit:{name}") for name in "yz")
     found = _log(_CONVOLUTION, back, other, back, more, back, _CONVOLUTION, back).reorders[0]
     assert [str(each).rpartition(" ")[2] for each in found.made_by] == [
@@ -162,11 +159,10 @@ _CONVOLUTION = (
 
 
 def test_a_round_trip_is_between_convolutions_and_not_around_one() -> None:
-    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
-    to_blocked, to_plain = _reorder(plain, blocked), _reorder(blocked, plain)
+    to_blocked, to_plain = _reorder(_PLAIN, _BLOCKED), _reorder(_BLOCKED, _PLAIN)
     assert not _log(to_blocked, _CONVOLUTION, to_plain).round_trips
     (trip,) = _log(to_blocked, *[_CONVOLUTION, to_plain, to_blocked] * 2).round_trips
-    assert trip.there.tensors["src"].text == blocked
+    assert trip.there.tensors["src"].text == _BLOCKED
     assert trip.times.executions == 2
     assert str(trip.made_by[0]) == "dst of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
     assert str(trip.used_as[0]) == "src of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
@@ -178,14 +174,14 @@ def test_a_key_belongs_to_the_attention_that_reads_it() -> None:
     names = ("query", "val", "dst")
     tensors = " ".join(f"{name}:f32::blocked:abcd::f0" for name in names)
     found = _log(
-        _reorder("f32::blocked:abcd::f0", key, problem="1x8x64x385"),
+        _reorder(_PLAIN, key, problem="1x8x64x385"),
         f"sdpa,ref:any,undef,{tensors} key:{key},,alg:softmax,1x32x1x64:1x8x64x385:1x8x385x64",
     )
     assert [each.tensor for each in found.reorders[0].used_as] == ["key"]
 
 
 def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
-    weights = _reorder("f32::blocked:abcd::f0", "f32::blocked:ABcd16b16a::f0", "16x16x1x1")
+    weights = _reorder(_PLAIN, "f32::blocked:ABcd16b16a::f0", "16x16x1x1")
     relu = "eltwise,jit:uni,undef,data:f32::blocked:ab::f0,,alg:eltwise_relu,2x3"
     (found,) = _log(weights, *[relu] * 20, _CONVOLUTION).reorders
     assert found.is_of_weights
@@ -193,14 +189,12 @@ def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
 
 
 def _timed(*milliseconds: float) -> LogReport:
-    line = _reorder("f32::blocked:abcd::f0", "f32::blocked:acdb::f0")
+    line = _reorder(_PLAIN, "f32::blocked:acdb::f0")
     return report(read_verbose(f"onednn_verbose,exec,cpu,{line},{each}" for each in milliseconds))
 
 
 def test_reorders_are_ranked_by_medians_and_skewed_ones_are_named() -> None:
-    one, two = (
-        _reorder("f32::blocked:abcd::f0", f"f32::blocked:{tag}::f0") for tag in ("acdb", "bacd")
-    )
+    one, two = (_reorder(_PLAIN, f"f32::blocked:{tag}::f0") for tag in ("acdb", "bacd"))
     lines = [(one, 1), (two, 2), (one, 500), (two, 3), (one, 2), (two, 4)]
     log = read_verbose(f"onednn_verbose,exec,cpu,{each},{time}" for each, time in lines)
     found = report(log)
@@ -222,7 +216,7 @@ def test_a_median_far_above_the_minimum_is_named_if_it_matters() -> None:
 
 def test_the_steady_state_is_one_run_without_set_up() -> None:
     once = _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
-    each = _reorder("f32::blocked:abcd::f0", "f32::blocked:acdb::f0")
+    each = _reorder(_PLAIN, "f32::blocked:acdb::f0")
     lines = [f"exec,cpu,{once},9", *[f"exec,cpu,{each},1", f"exec,cpu,{_CONVOLUTION},5"] * 3]
     lines.insert(0, f"create:cache_miss,cpu,{once},4")
     log = read_verbose(f"onednn_verbose,{line}" for line in lines)
@@ -239,12 +233,11 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
 
 def _layer(inputs: int, outputs: int) -> list[str]:
     """Return a convolution as eager torch runs it."""
-    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
     convolution = (
         _CONVOLUTION.replace("ic16oc16", f"ic{inputs}oc{outputs}"),
-        _reorder(plain, "f32::blocked:ABcd16b16a::f0", f"{outputs}x{inputs}x1x1"),
-        _reorder(plain, blocked, f"2x{inputs}x4x4"),
-        _reorder(blocked, plain, f"2x{outputs}x4x4"),
+        _reorder(_PLAIN, "f32::blocked:ABcd16b16a::f0", f"{outputs}x{inputs}x1x1"),
+        _reorder(_PLAIN, _BLOCKED, f"2x{inputs}x4x4"),
+        _reorder(_BLOCKED, _PLAIN, f"2x{outputs}x4x4"),
     )
     return [convolution[at] for at in (2, 1, 0, 3)]
 
@@ -299,7 +292,7 @@ def test_the_number_of_runs_must_fit_the_log() -> None:
 
 def test_a_round_trip_lies_within_a_run() -> None:
     model = [*_layer(16, 64), *_layer(64, 16)]
-    there, back = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    there, back = _BLOCKED, _PLAIN
     model[-1] = _reorder(there, back, "2x16x4x4")
     (trip,) = _executions(model * 3, 3).round_trips
     assert (trip.there.problem, trip.times.executions) == ("2x64x4x4", 3)
@@ -342,10 +335,10 @@ def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
 
 def test_a_logged_reorder_is_measured_as_it_was_logged() -> None:
     for src, dst in (
-        ("f32::blocked:abcd::f0", "s8:a:blocked:aBcd16b::f0"),
-        ("f32::blocked:abcd:512x16x4x1:f0", "f32::blocked:abcd::f0"),
-        ("f32::blocked:aBcd4b:512x64x16x4:f0", "f32::blocked:abcd::f0"),
-        ("f32::blocked:abcd::f0", "s8:p:blocked:ABcd4b16a4b::f1:s8m1"),
+        (_PLAIN, "s8:a:blocked:aBcd16b::f0"),
+        ("f32::blocked:abcd:512x16x4x1:f0", _PLAIN),
+        ("f32::blocked:aBcd4b:512x64x16x4:f0", _PLAIN),
+        (_PLAIN, "s8:p:blocked:ABcd4b16a4b::f1:s8m1"),
     ):
         case = _case(src, dst)
         assert case.src == from_verbose(src, (2, 16, 4, 4))
