@@ -18,25 +18,6 @@ def floats(*dims: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(0).standard_normal(dims, np.float32)
 
 
-@pytest.mark.parametrize(
-    ("name", "held_as"),
-    [
-        *(("marlin", np.uint8), ("awq", np.int32), ("gptq", np.int64)),
-        *(("torch_int4_cpu", np.uint8), ("tinygemm_k8", np.int32)),
-    ],
-)
-def test_a_packing_is_found_by_the_values_whatever_type_holds_them(
-    name: str, held_as: type[np.generic]
-) -> None:
-    q = four_bits(64, 128)
-    found = identify(reorder.reorder(q, name, dtype="u4").data, q.astype(held_as))
-    (only,) = found.candidates
-    assert only.desc == memory_desc(q.shape, "u4", name)
-    assert name in {each.text for each in only.names}
-    assert (only.order, only.agreement, only.is_padding_zero, found.near) == ((0, 1), 1, True, ())
-    assert found.verdict.startswith("one layout gives these bytes: ")
-
-
 def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
     q = four_bits(64, 128)
     found = identify(reorder.reorder(q, "gptq", dtype="u4").data, q)
@@ -46,27 +27,6 @@ def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
     assert found.verdict.startswith("one layout gives these bytes: Ab8a (gptq, ")
     assert "OI8i8o" in {each.text for each in only.names}
     assert only.desc.layout == memory_desc(q.shape, "u4", "Ab8a").layout
-
-
-def test_a_transposed_reference_is_found_with_the_order_of_its_dims() -> None:
-    q = four_bits(128, 64)
-    found = identify(reorder.reorder(q, "marlin", dtype="u4").data, q.T)
-    (only,) = found.candidates
-    assert only.order == (1, 0)
-    assert "marlin" in {each.text for each in only.names}
-    assert only.desc == memory_desc((128, 64), "u4", "marlin").permute_axes((1, 0))
-    assert found.verdict.endswith("(marlin) of the dims in the order b a")
-
-
-@pytest.mark.parametrize(
-    "name", ["nChw8c", "nhwc", "acbd", "b_fs_yx_fsv16", "bs_fs_yx_bsv16_fsv16"]
-)
-def test_activations_are_found_with_their_padding(name: str) -> None:
-    x = floats(2, 17, 5, 4)
-    m = reorder.reorder(x, name)
-    (only,) = identify(m, x).candidates
-    assert only.desc == m.desc
-    assert only.is_padding_zero
 
 
 def test_padding_that_is_not_zero_is_reported() -> None:
@@ -191,16 +151,6 @@ def test_padding_that_is_not_zero_in_any_layout_is_reported() -> None:
     assert re.fullmatch(
         r"all \d+ layouts of this size have padding that is not zero here", found.verdict
     )
-
-
-def test_the_type_of_the_bytes_may_be_given() -> None:
-    x = floats(2, 17, 5, 4)
-    m = reorder.reorder(x, "nChw16c", dtype="bf16")
-    (only,) = identify(m, x, dtype="bf16").candidates
-    assert only.desc == m.desc
-    q = four_bits(64, 64).view(np.int8) - 8
-    (only,) = identify(reorder.reorder(q, "awq", dtype="s4"), q).candidates
-    assert only.desc == memory_desc(q.shape, "s4", "awq")
 
 
 def test_bytes_come_from_any_buffer_or_tensor() -> None:

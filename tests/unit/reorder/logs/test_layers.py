@@ -35,22 +35,6 @@ def test_nodes_of_openvino_are_aligned_with_each_run() -> None:
     assert _named(_OPENVINO, ".xml") == [("reorder", ""), ("reorder", ""), *run * 3]
 
 
-def test_openvino_says_layout_and_time_of_each_node() -> None:
-    log = read_verbose(f"{_OPENVINO}.log")
-    found = report(log, read_layers(f"{_OPENVINO}.xml"))
-    layers = {each.layer.name: each for each in found.layers}
-    stem = layers["stem/conv"]
-    assert stem.layer[1:3] == ("Convolution", "acdb")
-    assert (stem.layer.runs, stem.layer.milliseconds is not None) == (3, True)
-    times = [
-        each.milliseconds for each in log.executions if "mb1_ic3oc32" in each.primitive.problem
-    ]
-    assert stem.milliseconds == sorted(times)[1]
-    (reorder,) = (each for each in found.reorders if each.in_each_run)
-    assert reorder.layers == ("image_abcd_acdb_stem/conv",)
-    assert {each.is_of_weights for each in found.reorders if not each.in_each_run} == {True}
-
-
 def _nodes(path: str | Path) -> OpenVinoLayers:
     layers = read_layers(path)
     assert isinstance(layers, OpenVinoLayers)
