@@ -21,17 +21,6 @@ def _member(tmp_path: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("limit", "cores"),
-    [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("1000 100000", 1)],
-)
-def test_the_quota_of_version_2_is_rounded_up(
-    limit: str, cores: int | None, tmp_path: Path
-) -> None:
-    _write(tmp_path / "a" / "b", cpu__max=limit)
-    assert quota_cores(_member(tmp_path, "0::/a/b\n"), tmp_path) == cores
-
-
 def test_the_least_quota_of_all_groups_above_holds(tmp_path: Path) -> None:
     _write(tmp_path / "a" / "b", cpu__max="400000 100000")
     _write(tmp_path / "a", cpu__max="300000 100000")

@@ -12,7 +12,6 @@ from reorder.cpu.machine import (
     own_cache,
     read_caches,
     streamed_part,
-    this_machine,
 )
 
 _CACHES = st.lists(st.builds(Cache, st.integers(1 << 12, 1 << 30), st.integers(1, 64)), min_size=1)
@@ -50,10 +49,3 @@ def test_a_system_that_lists_no_caches_has_the_limits_of_the_model(
 ) -> None:
     assert read_caches(tmp_path / folder) == []
     assert 0 < cache_limits([], 12 << 20)[0] < cache_limits([])[0]
-
-
-def test_this_machine_has_limits() -> None:
-    machine = this_machine()
-    assert machine.threads >= 1
-    assert machine.exceeds_cache(1 << 40)
-    assert not machine.exceeds_core_cache(1 << 10)

@@ -40,49 +40,6 @@ def test_what_no_reorder_can_use_is_refused(section: str) -> None:
         refused.check(_SECTIONS[section], globals() | {"nan": nan})
 
 
-def test_attributes_are_values() -> None:
-    scales = np.array([1.0, 2.0], np.float32)
-    given: dict[str, Any] = {
-        "dst_scale_mask": 1,
-        "src_zero_point": 3,
-        "beta": 0.5,
-        "saturate": True,
-        "f8_rounding": "onednn",
-    }
-    attr = Attr(dst_scale=scales, **given)
-    assert attr == Attr(dst_scale=scales.copy(), **given)
-    assert attr not in {Attr(dst_scale=2 * scales, dst_scale_mask=1), Attr(), 3}
-    assert Attr(dst_scale=scales[:, None], dst_scale_mask=1) != Attr(
-        dst_scale=scales, dst_scale_mask=1
-    )
-    assert hash(pickle.loads(pickle.dumps(attr))) == hash(attr)
-    assert pickle.loads(pickle.dumps(attr)) == attr
-    before = repr(attr)
-    scales[0] = 7
-    assert repr(attr) == before
-    assert np.array_equal(attr.dst_scale, [1, 2])
-    assert "dst_scale=float32[2], dst_scale_mask=1" in before
-    assert Attr() == Attr(src_scale=1, dst_zero_point=0)
-    assert Attr(saturate=np.True_) == Attr(saturate=True)  # type: ignore[arg-type] # as callers do
-    groups = Attr(src_scale=[1.0, 2.0, 3.0, 4.0], src_scale_mask=3, src_scale_groups=(1, 2))
-    assert repr(groups).endswith("src_scale_groups=(1, 2))")
-
-
-def test_plans_show_types_and_attributes() -> None:
-    src, dst = memory_desc((2, 20, 3), "f32", "abc"), memory_desc((2, 20, 3), "s8", "aBc8b")
-    plan = reorder.plan_reorder(
-        src, dst, Attr(dst_scale=np.ones(20), dst_scale_mask=2, dst_zero_point=1)
-    )
-    assert str(plan).splitlines() == [
-        (
-            "f32 -> s8 (2, 20, 3), Attr(dst_scale=float64[20], dst_scale_mask=2, dst_zero_point=1)"
-            ", 2 boxes of extent(valid):src:dst:dst_scale"
-        ),
-        "  @0:0:0 2:60:72:0 2:24:24:8 3:1:8:0 8:3:1:1",
-        "  @48:48:16 2:60:72:0 3:1:8:0 8(4):3:1:1",
-    ]
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("values", [2.0, [2.0], [1.0], [2.0, 4.0]])
 def test_values_cannot_be_changed_after_they_were_checked(values: Any, dtype: Any) -> None:

@@ -59,15 +59,6 @@ def test_what_dst_holds_is_not_read_without_beta(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "e8m0", "f8_e4m3"])
-def test_scales_may_be_of_any_of_the_types_for_scales(kind: str, by: str) -> None:
-    scales = np.array([0.5, 2.0, 8.0], np.float32).astype(DATA_TYPES[kind].numpy)
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    got = _run(x, "f32", Attr(src_scale=scales, src_scale_mask=2), None, by)
-    assert np.array_equal(got, x * [0.5, 2.0, 8.0])
-
-
-@pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize(
     ("src", "dst"),
     [("f32", "s8"), ("s8", "f32"), ("s32", "u8"), ("bf16", "f16"), ("u4", "s4"), ("s64", "f64")],

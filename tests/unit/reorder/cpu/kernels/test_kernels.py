@@ -25,7 +25,7 @@ from tests.reorders import (
     move_guarded,
     random_bytes,
 )
-from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
+from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, transposed
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,
@@ -77,11 +77,6 @@ def test_short_rows_that_follow_each_other_in_dst_are_shared_out(dtype: str, row
         with forced_parts(threads):
             moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True)
         assert np.array_equal(moved, expect(src, dst, source, before))
-
-
-@pytest.mark.parametrize("bits", DTYPES)
-def test_elements_that_are_not_adjacent_are_moved_one_by_one(bits: int) -> None:
-    assert "strided" in strided(bits)
 
 
 @pytest.mark.campaign
@@ -148,18 +143,6 @@ def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
     _check_shared(
         src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads
     )
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("stride", [2**62, -(2**62), 2**63 - 1, 2**63 - 3])
-def test_a_unit_dim_may_have_a_stride_that_no_memory_has(stride: int, threads: int) -> None:
-    src = memory_desc((1, 3), "u8", strides=(stride, 1))
-    for dst in (
-        memory_desc((1, 3), "u8", strides=(1, 100_000), padded_dims=(100_000, 3)),
-        memory_desc((1, 3), "u8", strides=(4, 1), padded_dims=(100_000, 3)),
-        memory_desc((1, 3), "u8", "AB4a16b4a2b"),
-    ):
-        _check_shared(src, dst, threads)
 
 
 def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:

@@ -373,11 +373,3 @@ src, dst = (memdesc.memory_desc((3, 4), "f32", tag) for tag in ("ab", "ba"))
 reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
 print("fast call" in [kernel["kernel"] for kernel in compiled_kernels()])
 """
-
-
-def test_a_number_of_threads_that_is_none_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reorder.cpu import settings
-
-    for value, limit in (("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None)):
-        monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-        assert settings.thread_limit() == limit
