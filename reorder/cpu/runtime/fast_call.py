@@ -124,8 +124,9 @@ _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 # Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
 _MIN_RELEASED = 16 << 10
-# flags of arrays, NPY_ARRAY_WRITEABLE of numpy's C API, and of tensors, DLPACK_FLAG_BITMASK_*
-_WRITABLE, _READ_ONLY = 0x400, 1
+# flags of arrays that can be written, NPY_ARRAY_WRITEABLE of numpy's C API; and of tensors that
+# cannot, or are copies: DLPACK_FLAG_BITMASK_READ_ONLY and DLPACK_FLAG_BITMASK_IS_COPIED
+_WRITABLE, _NOT_WRITTEN = 0x400, 1 | 2
 # The only version of tensors; later ones may differ after the flags.
 _VERSION = 1
 _CPU = CPU_DEVICE[0]
@@ -180,7 +181,7 @@ def _call_table(
             shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
             head, strides = len(view.shape), view.strides
             if exporter:
-                flags = check.write and _READ_ONLY
+                flags = check.write and _NOT_WRITTEN
                 head |= dlpack_dtype(view.dtype) << 32
                 strides = tuple(stride // view.dtype.itemsize for stride in strides)
             listed += [head, *view.shape, *strides]

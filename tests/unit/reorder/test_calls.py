@@ -319,6 +319,10 @@ def test_a_tensor_of_a_known_kind_that_may_not_be_written_is_refused() -> None:
         reorder.reorder(X, out=Exchanged(locked))
     assert np.array_equal(out.view.array, X)
     assert not locked.any()
+    # a copy that the C function makes is never written, but what Python exports is
+    copied = Exchanged(np.zeros_like(X), flags=2)
+    assert reorder.reorder(X, out=copied) is copied
+    assert np.array_equal(copied.view.array, X)
 
 
 def test_tensors_whose_strides_differ_take_turns() -> None:

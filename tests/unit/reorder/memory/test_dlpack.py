@@ -173,6 +173,22 @@ def test_buffers_are_taken_by_dlpack_too() -> None:
     assert np.shares_memory(Memory(desc, Exported(src), zero_pad=False).data, src)
 
 
+class Both(bytearray):
+    """A buffer that exports itself too, as the arrays of JAX do on the CPU."""
+
+    def __dlpack_device__(self) -> Any:
+        raise AssertionError
+
+    __dlpack__ = __dlpack_device__
+
+
+def test_a_tensor_that_is_a_buffer_is_read_as_one() -> None:
+    x: Any = Both(range(6))
+    assert reorder.reorder(x, "a").numpy().tolist() == [*range(6)]
+    with pytest.raises(MemdescError, match="does not report its device"):
+        reorder.reorder(np.ones(6, np.uint8), out=x)
+
+
 def test_torch_is_never_imported() -> None:
     program = (
         "import sys, numpy as np, reorder; "
