@@ -95,6 +95,7 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
         LoopGroup(head.columns, valid_columns, head.column_run, column_table),
         LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
         head.prefetches_dst != 0,
+        head.turns != 0,
         kernel_loop_at,
     )
     first, last = inner.step_range.inner_first, inner.step_range.inner_last

@@ -5,12 +5,12 @@ runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 
 """
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.elements import first_vector
+from reorder.cpu.kernels.elements import first_bits, first_vector
 from reorder.cpu.kernels.loop_group import Transposition
 from reorder.cpu.llvm.emit import Value, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import LINE_BITS, has_masks
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
@@ -31,6 +31,11 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     for count in _COUNTS:
         fits = has_all_rows & (rows.extent == count)
         with when(fits & _is_run(columns.run, span, lanes)):
+            if has_masks() and count == _PAIR and bits > BYTE_BITS:
+                with when(move.turns):
+                    for part in move.each_step():
+                        _emit_turning(part, span, lanes)
+                    branch(done)
             for part in move.each_step():
                 _emit_join(part, span, count, lanes)
             branch(done)
@@ -65,10 +70,32 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
             elements.load_vector(rows.locate(elements, move.src, k) + column, lanes)
             for k in range(count)
         ]
-        joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
-        indices = (j % count * lanes + j // count for j in range(count * lanes))
         target = move.columns.locate(elements, move.dst, column)
-        elements.store_lines(pick(joined, indices), target)
+        elements.store_lines(_interleaved(lines), target)
+
+
+def _emit_turning(move: Transposition, span: tuple[Value, Value], lanes: int) -> None:
+    """Interleave runs of two rows, each of which goes on in another one."""
+    elements, table = move.elements, move.rows.table
+    offsets, turns = [table[k] for k in range(2 * _PAIR)], [table[2 * _PAIR], table[2 * _PAIR + 1]]
+    starts = [elements.moved(move.src, offset) for offset in offsets]
+    own_columns = [first_bits(turn // (elements.bits // BYTE_BITS)) for turn in turns]
+    with loop(*span, lanes) as column:
+        within = column & (move.columns.run - 1)
+        masks = [elements.mask_of(bits.lshr(within), lanes) for bits in own_columns]
+        lines = [
+            elements.load_masked(other + column, ~mask, elements.load_masked(own + column, mask))
+            for own, other, mask in zip(starts[:_PAIR], starts[_PAIR:], masks, strict=True)
+        ]
+        target = move.columns.locate(elements, move.dst, column)
+        elements.store_lines(_interleaved(lines), target)
+
+
+def _interleaved(lines: list[Value]) -> Value:
+    """Return a vector of the first lanes of all vectors, then of their second ones, and so on."""
+    count, lanes = len(lines), lines[0].type.count
+    joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
+    return pick(joined, (j % count * lanes + j // count for j in range(count * lanes)))
 
 
 def _emit_split(move: Transposition, count: int, lanes: int) -> None:

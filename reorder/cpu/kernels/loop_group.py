@@ -57,6 +57,8 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether lines of dst are prefetched; see `ScheduledBox.prefetches_dst`
     prefetches_dst: Value
+    # see `ScheduledBox.turns`
+    turns: Value
     # address of the `KernelLoop`: it is loaded where its loop begins, to save registers until then
     kernel_loop_at: Value
 

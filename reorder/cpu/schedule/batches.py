@@ -67,8 +67,8 @@ class BatchBuilder:
         self.streams = place is not None and machine.streams(self.nbytes, threads)
         # whether transpositions write whole lines of dst though they do not stream
         self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
-        # whether runs of several lines are joined though they do not stream: by masked loads
-        self.joins_vectors = self.fills_lines and self.place > 0 and has_masks()
+        # whether lines are joined by masked loads though they do not stream
+        self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
         # whether other places of dst have other batches
         self.depends_on_place = False
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
@@ -105,7 +105,7 @@ class BatchBuilder:
             streams = [can_stream and part.fills_lines(bits) for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
-                is_cached = self.joins_vectors and scheduled.joins_vectors(bits)
+                is_cached = self.joins_cached and scheduled.joins_vectors(bits)
                 if scheduled.joins_lines(bits) and (can_stream or is_cached) and not is_vector:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
@@ -131,12 +131,13 @@ class BatchBuilder:
         # tiles of whole lines if there are any, or else for the caches
         parts: tuple[ScheduledBox, ...] = ()
         if self.streams or self.fills_lines:
-            parts = rotate(box, bits, element_stride, streams=self.streams)
+            masked = self.joins_cached
+            parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
         parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
-        self.depends_on_place |= any(
-            part.fills_lines(bits) and (self.streams or self.fills_lines) for part in parts
+        self.depends_on_place |= (self.streams or self.fills_lines) and any(
+            part.fills_lines(bits) or part.interleaved_run(bits) for part in parts
         )
         return parts
 

@@ -91,6 +91,8 @@ class TransposeHead(NamedTuple):
     src_span: int
     # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
+    # `ScheduledBox.turns`: 0 or 1
+    turns: int
 
 
 class KernelLoop(NamedTuple):
@@ -197,6 +199,7 @@ def _encode_transpose(
         row_run=row_run,
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
+        turns=int(scheduled.turns),
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))

@@ -13,7 +13,9 @@ a row is a step of the next loop around it in dst, and what follows the last ste
 of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
 ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
 interleaved only lose their first columns, up to the start of a line, and so do the rows of few
-columns. Runs that are copied need none of this: their kernel joins lines itself.
+columns. If these are short runs, as of blocks, they are rotated as rows are: with masked loads, a
+run goes on in the rows that follow. Runs that are copied need none of this: their kernel joins
+lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -53,7 +55,7 @@ _FEW_COLUMNS = 32
 
 
 def rotate(
-    box: Box, bits: int, element_stride: int = 1, *, streams: bool
+    box: Box, bits: int, element_stride: int = 1, *, streams: bool, masked: bool = False
 ) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition as whole lines and, if it starts within one, its ends.
 
@@ -66,15 +68,17 @@ def rotate(
         return ()
     src, dst = box.offsets
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
+    rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
+    if masked and start and not streams and (run := scheduled.interleaved_run(bits)):
+        return rotation.turned(run)
     padded = [node for node in box.nodes if node.valid < node.extent]
+    is_interleaved = start > 0 and scheduled.is_interleaved(bits)
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
+    is_left |= is_interleaved and not streams
     if is_left or not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
-    rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
-    if start and scheduled.is_interleaved(bits):
-        return rotation.between_ends(scheduled.columns) if streams else ()
-    if start and rotation.has_few_columns and not padded:
-        return rotation.between_ends(scheduled.rows)
+    if is_interleaved or (start and rotation.has_few_columns and not padded):
+        return rotation.between_ends(scheduled.columns if is_interleaved else scheduled.rows)
     parts = rotation.parts()
     if parts is None:
         return ()
@@ -116,9 +120,11 @@ class _Rotation(NamedTuple):
     @property
     def followers(self) -> list[Node]:
         """The loops around the rows that form a run with them in dst, innermost first."""
-        rows = self.scheduled.rows
-        others = [node for node in self.box.nodes if node not in rows]
-        size = size_of(rows) * self.element_stride
+        return self._followers_of(self.scheduled.rows)
+
+    def _followers_of(self, group: tuple[Node, ...]) -> list[Node]:
+        others = [node for node in self.box.nodes if node not in group]
+        size = size_of(group) * self.element_stride
         return [others[k] for k in contiguous_loops(others, 1, size)]
 
     @property
@@ -145,6 +151,41 @@ class _Rotation(NamedTuple):
         whole = tuple(_slice(self.box, group, skipped, stop))
         tiles = tile_boxes(whole, self.bits, self.element_stride, streams=self.streams)
         return (*tiles, *tile_boxes(ends, self.bits, self.element_stride))
+
+    def turned(self, run: Node) -> tuple[ScheduledBox, ...]:
+        """Return whole lines of interleaved runs that go on in the rows that follow, and the ends.
+
+        Nothing if nothing follows. A line may start within a column: then its first rows are the
+        last ones, and the others are a column further on.
+        """
+        rows, stride = self.scheduled.rows, self.element_stride
+        count = size_of(rows)
+        offsets = self._table(rows[-1].extent)
+        starts = [divmod(self.head + k, count) for k in range(count)]
+        own = [column * stride + offsets[row] for column, row in starts]
+        turns = [(run.extent - column) * stride for column, _ in starts]
+        distance = run.extent * stride
+        whole: list[ScheduledBox] = []
+        first = end = self.box
+        for follower in self._followers_of((*rows, run)):
+            part = steps_of(end, follower, 0, follower.extent - 1)
+            tiles = tile_boxes((_moved(part, (0, self.head * stride)),), self.bits, stride)
+            if any(tile.rows != rows or tile.columns[:1] != (run,) for tile in tiles):
+                break
+            jump = follower.strides[0] - distance
+            table = (*own, *(offset + jump for offset in own), *turns)
+            for tile in tiles:
+                loops = [(node.extent, node.strides[1]) for node in tile.columns]
+                tables = Tables(table, tuple(offset_table(*zip(*loops, strict=True))))
+                whole.append(tile._replace(tables=(tables,), turns=True))
+            first = steps_of(first, follower, 0, 1)
+            end = steps_of(end, follower, follower.extent - 1, 1)
+            distance += (follower.extent - 1) * follower.strides[0]
+        piece = (*rows, run)
+        ends = (*_slice(first, piece, 0, self.head), *_slice(end, piece, self.head, size_of(piece)))
+        if not whole or sum(part.size for part in ends) * _LEAST_SHARE > self.box.size:
+            return ()
+        return (*whole, *tile_boxes(ends, self.bits, stride))
 
     def parts(self) -> _Parts | None:
         """Return the parts; None if there are no rotated rows."""

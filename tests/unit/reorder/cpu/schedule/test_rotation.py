@@ -48,6 +48,28 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
     assert whole > box.size * 15 // 16
 
 
+@pytest.mark.parametrize(
+    ("kind", "dims", "src", "dst", "place"),
+    [
+        ("bf16", (384, 256), "ab", "BA16a32b2a", 8),
+        ("bf16", (384, 256), "ba", "AB8b16a2b", 9),  # within a pair
+        ("f32", (128, 128), "ba", "AB8b16a2b", 4),
+    ],
+)
+def test_pairs_of_rows_in_short_runs_go_on_in_the_next_pair(
+    kind: str, dims: tuple[int, ...], src: str, dst: str, place: int
+) -> None:
+    box, bits = _box(kind, dims, src, dst)
+    box = box._replace(offsets=(0, place))
+    parts = rotate(box, bits, streams=False, masked=True)
+    assert sum(part.box.size for part in parts) == box.size
+    line = 512 // bits
+    for part in parts:
+        assert part.turns == (part.box.size > 2 * line)
+        assert not part.turns or part.box.offsets[1] % line == 0
+    assert not rotate(box, bits, streams=False)
+
+
 def test_rows_are_not_rotated_if_too_many_elements_would_be_moved_alone() -> None:
     # one row in 32, of which nothing is contiguous in src
     box, bits = _box("f32", (15, 15, 32, 15, 15, 32), "abcdef", "beafdc")
