@@ -26,7 +26,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     has_all_rows = rows.valid == rows.extent
     has_all_columns = (span[0] == 0) & (span[1] == columns.extent)
     bits = move.elements.bits
-    # two 128-bit vectors are moved at once, or one of bytes
+    # two 128-bit vectors are moved at once, or one of bytes; half of that from short runs
     lanes = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
     for count in _COUNTS:
         fits = has_all_rows & (rows.extent == count)
@@ -39,6 +39,11 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
             for part in move.each_step():
                 _emit_join(part, span, count, lanes)
             branch(done)
+        if count != _ODD:
+            with when(fits & _is_run(columns.run, span, lanes // 2)):
+                for part in move.each_step():
+                    _emit_join(part, span, count, lanes // 2)
+                branch(done)
         fits = has_all_columns & (columns.extent == count) & has_all_rows
         wide = lanes
         if move.elements.streams and count != _ODD:

@@ -1,4 +1,4 @@
-"""Two to four rows interleaved, or split, by non-temporal stores."""
+"""Two to four rows interleaved, or split: by non-temporal stores, and in short blocks."""
 
 import numpy as np
 import pytest
@@ -21,3 +21,20 @@ def test_rows_that_are_interleaved_or_split_beyond_the_caches_are_right(
                 with beyond_caches(), forced_parts(threads):
                     moved = move_guarded(plan_reorder(src, dst), source, before, at_end=threads > 1)
                 assert np.array_equal(moved, expect(src, dst, source, before)), (src, threads)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "plain", "blocked"),
+    [
+        ("bf16", "cdba", "ABcd8b8a2b"),
+        ("s8", "cdba", "ABcd2b8a4b"),
+        ("f32", "dcba", "ABcd8b4a2b"),
+        ("f64", "cdba", "ABcd4b2a2b"),
+    ],
+)
+def test_rows_of_short_blocks_are_interleaved(dtype: str, plain: str, blocked: str) -> None:
+    for at_end, dims in ((False, (48, 24, 2, 3)), (True, (44, 23, 1, 2))):
+        src, dst = (memory_desc(dims, dtype, tag) for tag in (plain, blocked))
+        source, before = random_bytes(src.nbytes, 1), random_bytes(dst.nbytes, 2)
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=at_end)
+        assert np.array_equal(moved, expect(src, dst, source, before)), dims
