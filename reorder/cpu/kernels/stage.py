@@ -102,8 +102,10 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
         joins = types.computes and single
         each(partial(_emit_lines, at=at if joins else None))
     elif masks_elements(types.src, types.dst) and operation in {Operation.CONVERT, *SCALING}:
-        # a separate loop for short rows: a common one needs more addresses than there are registers
-        with either(columns < MASKED_LANES) as (short, long):
+        # a separate loop for short rows: a common one needs more addresses than there are
+        # registers. For a whole vector too, of which operations need no head and tail
+        longest = MASKED_LANES if types.computes else MASKED_LANES - 1
+        with either(columns <= longest) as (short, long):
             with short:
                 each(lambda row: row.run_masked(0, columns))
             with long:
