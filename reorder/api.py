@@ -175,7 +175,6 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
     >>> m = reorder.reorder(x, "nChw8c")
     >>> m.desc.padded_dims, m.nbytes
@@ -339,7 +338,6 @@ def execute(plan: ReorderPlan, x: Any, out: Any, *, threads: int | None = None) 
 
     Examples
     --------
-    >>> import numpy as np, memdesc, reorder
     >>> src, dst = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
     >>> plan = reorder.plan_reorder(src, dst)
     >>> out = np.zeros(6, np.int8)
@@ -371,7 +369,6 @@ def prepare(plan: ReorderPlan, *, threads: int | None = None) -> Callable[[Any, 
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> plan = reorder.plan_reorder(memdesc.memory_desc((64, 48), "f32", "ab"),
     ...                             memdesc.memory_desc((64, 48), "f32", "ba"))
     >>> run = reorder.prepare(plan, threads=1)

@@ -52,7 +52,6 @@ class Difference(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> b = reorder.reorder(np.array([[0, 1, 2], [3, 4, 7]], np.float32), "ba")
     >>> reorder.compare_values(a, b).worst  # doctest: +NORMALIZE_WHITESPACE
@@ -106,7 +105,6 @@ class ValueComparison(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> a = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     >>> found = reorder.compare_values(a, reorder.reorder(a + [0, 0.5], "ba", dtype="f32"))
     >>> found.is_equal, found.differing, found.worst.at, [n.tolist() for n in found.by_dim]
@@ -178,7 +176,6 @@ def compare_values(
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.arange(340, dtype=np.float32).reshape(1, 17, 5, 4)
     >>> m = reorder.reorder(x, "nChw16c", dtype="f16")
     >>> reorder.compare_values(m, x).differing

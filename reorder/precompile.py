@@ -89,7 +89,6 @@ def compile_kernels(
 
     Examples
     --------
-    >>> import reorder
     >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
     >>> sorted(kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"])
     ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']

@@ -76,7 +76,6 @@ class Quantized(_Values, Checked):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.array([[0.5, -127.0], [254.0, 2.0]], np.float32)
     >>> codes, scales, _ = q = reorder.quantize(x, "s8", axis=0)
     >>> codes.numpy().tolist(), scales.tolist(), q.axis
@@ -169,7 +168,6 @@ def quantize(  # noqa: PLR0913 - most are keywords
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> w = np.random.default_rng(0).standard_normal((32, 16, 3, 3), np.float32)
     >>> q = reorder.quantize(w, "s8", axis=0, dst="OIhw4i16o4i")
     >>> q.memory.desc.dtype, q.scales.shape
@@ -287,7 +285,6 @@ def dequantize(  # noqa: PLR0913 - most are keywords
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> q = reorder.quantize(np.array([[1.0, -127.0]], np.float32), "s8", axis=0)
     >>> reorder.dequantize(q).numpy()
     array([[   1., -127.]], dtype=float32)

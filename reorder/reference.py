@@ -41,7 +41,6 @@ def execute_reference(
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
     >>> src, dst = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
     >>> moved = np.empty(6, np.int8)
     >>> reorder.reference.execute_reference(src, dst, np.arange(6, dtype=np.int8), moved)

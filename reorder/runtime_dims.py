@@ -41,7 +41,6 @@ class RuntimePlan(Checked):
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
     >>> unknown = (memdesc.RUNTIME, 20)
     >>> plan = reorder.plan.plan_runtime(
     ...     memdesc.runtime_desc(unknown, "f32", "ab"), memdesc.runtime_desc(unknown, "s8", "aB8b")
@@ -156,7 +155,6 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> src, dst = (memdesc.runtime_desc((memdesc.RUNTIME, 20), "f32", t) for t in ("ab", "aB8b"))
     >>> reorder.plan.plan_runtime(src, dst).resolve((3, 20)).dst.padded_dims
     (3, 24)

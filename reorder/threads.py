@@ -34,7 +34,6 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> with reorder.use_threads(1):
     ...     reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c").nbytes
     128

@@ -46,7 +46,7 @@ class StoredTensor(Checked):
 
     Examples
     --------
-    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
     >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
     >>> with reorder.open_checkpoint(path) as checkpoint:
@@ -182,7 +182,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     Examples
     --------
-    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
     >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
     >>> with reorder.open_checkpoint(path) as checkpoint:
@@ -252,7 +252,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
         Examples
         --------
-        >>> import os, tempfile, memdesc, numpy as np, reorder
+        >>> import os, tempfile
         >>> w = memdesc.record.record_desc((128, 16), "awq")
         >>> words = {"qweight": np.ones((128, 2), np.int32), "qzeros": np.ones((1, 2), np.int32)}
         >>> tensors = words | {"scales": np.ones((1, 16), np.float16)}
@@ -319,7 +319,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
     >>> w = reorder.reorder(np.ones((20, 3, 3, 3), np.float32), "OIhw16o4i")
     >>> reorder.save(path, {"conv.weight": w, "conv.bias": np.zeros(20, np.float32)})

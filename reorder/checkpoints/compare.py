@@ -54,7 +54,6 @@ class Differing(NamedTuple):
 
     Examples
     --------
-    >>> import reorder
     >>> reorder.checkpoints.Differing("differ in 6 of 6 elements").causes
     ()
     """
@@ -103,7 +102,7 @@ def differences(
 
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
+    >>> import os, tempfile
     >>> folder = tempfile.mkdtemp()
     >>> good, bad = os.path.join(folder, "good.npz"), os.path.join(folder, "bad.npz")
     >>> x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)

@@ -79,7 +79,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
 
     Examples
     --------
-    >>> import os, tempfile, ml_dtypes, numpy as np, reorder
+    >>> import os, tempfile, ml_dtypes
     >>> path = os.path.join(tempfile.mkdtemp(), "conv.safetensors")
     >>> w = reorder.reorder(np.ones((16, 3, 3, 3), ml_dtypes.bfloat16), "OIhw16o4i")
     >>> reorder.save(path, w)
@@ -125,7 +125,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
 
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "x.bin")
     >>> m = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
     >>> reorder.checkpoints.save_raw(path, m)
@@ -281,7 +281,7 @@ def load(
 
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
     >>> reorder.save(path, reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0))
     >>> reorder.load(path, reorder.Quantized).scales.shape
@@ -363,7 +363,7 @@ def load_all(
 
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
     >>> np.savez_compressed(path, x=np.zeros(1000))
     >>> reorder.load_all(path)

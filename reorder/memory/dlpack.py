@@ -117,7 +117,6 @@ class TensorView:
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> m = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw4c")
     >>> np.from_dlpack(m.block_tensor()).shape
     (1, 1, 2, 2, 4)

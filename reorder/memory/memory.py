@@ -65,7 +65,6 @@ class Memory(Indexed, Checked):
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> m = reorder.Memory(memdesc.memory_desc((1, 3, 2, 2), "f32", "nChw8c"))
     >>> m.nbytes, m.numpy().shape
     (128, (1, 3, 2, 2))
@@ -165,7 +164,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import numpy as np, reorder
         >>> m = reorder.reorder(np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2), "nChw8c")
         >>> float(m[0, 2, 1, 0]), m[0, :, 0, 1]
         (10.0, array([1., 5., 9.], dtype=float32))
@@ -228,7 +226,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import numpy as np, memdesc, reorder
         >>> m = reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c"))
         >>> np.from_dlpack(m.block_tensor()).shape
         (1, 2, 2, 2, 16)
@@ -247,7 +244,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import memdesc, reorder
         >>> reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c")).blocks().shape
         (1, 2, 2, 2, 16)
         """
@@ -265,7 +261,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import numpy as np, reorder
         >>> m = reorder.reorder(np.arange(6, dtype=np.int8).reshape(3, 2) ** 2, "Ab2a")
         >>> m.show("oi").text.splitlines()[-1].strip()
         '0 |  0   4   1   9  16 [0]  25 [0]'
@@ -293,7 +288,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import numpy as np, reorder
         >>> x = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
         >>> bool((reorder.reorder(x, "nChw8c").numpy() == x).all())
         True
@@ -322,7 +316,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import numpy as np, reorder
         >>> m = reorder.reorder(np.zeros((1, 3, 2, 2), np.float32), "nChw8c")
         >>> m.apply(np.exp)
         >>> float(m.numpy().sum()), float(m.blocks().sum())
@@ -360,7 +353,6 @@ class Memory(Indexed, Checked):
 
         Examples
         --------
-        >>> import memdesc, numpy as np, reorder
         >>> extra = memdesc.Extra(asymmetric_mask=1)
         >>> desc = memdesc.memory_desc((2, 3), "s8", "ab").with_extra(extra)
         >>> reorder.reorder(np.array([[1, 2, 3], [4, 5, -6]], np.int8), desc).compensation()

@@ -39,7 +39,6 @@ class Relation(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> whole = memdesc.memory_desc((4, 8), "f32", "ab")
     >>> part = whole.submemory((2, 8), (1, 0))
     >>> reorder.compare_layouts(part, memdesc.memory_desc((2, 8), "f32", "ab"))[:2]
@@ -72,7 +71,6 @@ def compare_layouts(
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> plain = memdesc.memory_desc((8, 16, 1, 1), "f32", "nchw")
     >>> reorder.compare_layouts(plain, "nChw16c").kind, reorder.compare_layouts(plain, "chwn").kind
     ('no-op', 'copy')

@@ -44,7 +44,6 @@ class Node(NamedTuple):
 
     Examples
     --------
-    >>> import reorder
     >>> print(reorder.plan.Node(extent=16, valid=1, strides=(3136, 1)))
     16(1):3136:1
     """
@@ -79,7 +78,6 @@ class IndirectLoop(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> src, dst = (memdesc.memory_desc((2000, 3), "f32", tag) for tag in ("Ab47a", "Ab31a"))
     >>> (box,) = reorder.plan_reorder(src, dst).boxes
     >>> (loop,) = box.indirect
@@ -154,7 +152,6 @@ class Box(NamedTuple):
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag) for tag in ("ab", "Ab2a"))
     >>> box = reorder.plan_reorder(src, dst).boxes[1]
     >>> print(box)

@@ -47,7 +47,6 @@ class ReorderPlan(Checked):
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
     >>> print(reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nChw16c")))
     f32 (8, 17, 56, 56), 2 boxes of extent(valid):src:dst
@@ -110,7 +109,6 @@ class ReorderPlan(Checked):
 
         Examples
         --------
-        >>> import memdesc, reorder
         >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag) for tag in ("ab", "Ab2a"))
         >>> print(reorder.plan_reorder(src, dst).show())
         f32 (3, 2), 2 boxes of extent(valid):src:dst
@@ -162,7 +160,6 @@ class ReorderPlan(Checked):
 
         Examples
         --------
-        >>> import memdesc, reorder
         >>> src, dst = (memdesc.memory_desc((3, 2), "s8", tag) for tag in ("ab", "Ab2a"))
         >>> source = reorder.plan_reorder(src, dst).source("c")
         >>> print(source[source.index("void") :])

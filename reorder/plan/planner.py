@@ -40,7 +40,6 @@ def plan_reorder(
 
     Examples
     --------
-    >>> import memdesc, reorder
     >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
     >>> (box,) = reorder.plan_reorder(src, "nhwc").boxes
     >>> for node in box.nodes:

@@ -72,7 +72,6 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> block = np.arange(18, dtype=np.uint8)
     >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
     >>> reorder.records.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()

@@ -46,7 +46,6 @@ class Record(Checked):
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
     >>> block = np.arange(18, dtype=np.uint8)
     >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
     >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"), block)
@@ -129,7 +128,6 @@ class Record(Checked):
 
         Examples
         --------
-        >>> import memdesc, numpy as np, reorder
         >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
         >>> r.field("d"), r.field("qs").shape
         (array([[0.]], dtype=float16), (1, 32))
@@ -159,7 +157,6 @@ class Record(Checked):
 
         Examples
         --------
-        >>> import memdesc, numpy as np, reorder
         >>> r = reorder.records.Record(memdesc.record.record_desc((1, 32), "q4_0"))
         >>> r.set_field("d", np.full((1, 1), 0.5, np.float16))
         >>> r.set_field("qs", np.arange(32).reshape(1, 32) % 16)

@@ -56,7 +56,6 @@ def repack(
 
     Examples
     --------
-    >>> import memdesc, numpy as np, reorder
     >>> blocks = np.zeros((8, 4, 18), np.uint8)    # 8 outputs, 128 inputs: d of f16, 16 bytes
     >>> blocks[:, :, :2] = np.array([0.5], np.float16).view(np.uint8)
     >>> r = reorder.records.Record(memdesc.record.record_desc((8, 128), "q4_0"), blocks)

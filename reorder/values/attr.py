@@ -77,7 +77,6 @@ class Attr(Checked):
 
     Examples
     --------
-    >>> import numpy as np, reorder
     >>> x = np.array([[0.5, -3.0], [1.0, 99.0]], np.float32)
     >>> attr = reorder.Attr(dst_scale=np.array([0.5, 1.0]), dst_scale_mask=1, dst_zero_point=3)
     >>> reorder.reorder(x, "ab", dtype="s8", attr=attr).numpy()

@@ -237,7 +237,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
 
     Examples
     --------
-    >>> import tempfile, numpy as np, reorder
+    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> source, target = f"{folder.name}/model.npz", f"{folder.name}/model.safetensors"
     >>> np.savez(source, weight=np.ones((32, 20), np.float32), bias=np.ones(32, np.float32))

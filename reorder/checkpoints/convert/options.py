@@ -40,7 +40,6 @@ class ConvertOptions(NamedTuple):
 
     Examples
     --------
-    >>> import reorder
     >>> reorder.checkpoints.ConvertOptions(verify=True).max_bytes
     1073741824
     """
@@ -93,7 +92,7 @@ class ConvertReport(NamedTuple):
 
     Examples
     --------
-    >>> import tempfile, numpy as np, reorder
+    >>> import tempfile
     >>> options = reorder.checkpoints.ConvertOptions(dry_run=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     source, target = f"{folder}/x.npz", f"{folder}/y.npz"
@@ -132,7 +131,7 @@ class ConvertProgress(NamedTuple):
 
     Examples
     --------
-    >>> import tempfile, numpy as np, reorder
+    >>> import tempfile
     >>> def show(now: reorder.checkpoints.ConvertProgress) -> None:
     ...     print(now.stage, now.done, "of", now.total)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,6 @@ _WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
 def describe_access(plan: ReorderPlan, box: Box) -> str:
     """Describe the contiguous runs of a box on both sides: how long they are, and how far apart.
 
-    >>> import memdesc, reorder
     >>> src, dst = (memdesc.memory_desc((64, 16), "f32", tag) for tag in ("ab", "ba"))
     >>> plan = reorder.plan_reorder(src, dst)
     >>> describe_access(plan, plan.boxes[0])  # doctest: +NORMALIZE_WHITESPACE
