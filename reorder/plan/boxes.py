@@ -19,7 +19,7 @@ from itertools import pairwise, product
 from math import lcm, prod
 from typing import TYPE_CHECKING
 
-from memdesc.layout import block_offset
+from memdesc.layout import Block, block_offset
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.passes import simplify, zeros_beyond
 from reorder.plan.swizzle import TooManyBoxesError, granule_boxes, swizzled_boxes
@@ -27,7 +27,7 @@ from reorder.plan.swizzle import TooManyBoxesError, granule_boxes, swizzled_boxe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc import Axis, Block, Layout, MemoryDesc
+    from memdesc import Axis, Layout, MemoryDesc
     from reorder.values.binding import ParameterLayout
 
     OperandLayout = Layout | ParameterLayout
@@ -96,8 +96,57 @@ def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
     return [tuple(sorted(group)) for group in groups]
 
 
+def whole_box(
+    src: Layout, dst: Layout, *params: ParameterLayout
+) -> tuple[Box, tuple[int, ...]] | None:
+    """Return one box over the padded space of dst, and sizes; None if it takes several.
+
+    For each group of dims that dst pads, the box has one more operand: the index of an element in
+    the group, which holds data if it is below the size of the group.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag).layout for tag in ("ab", "Ab2a"))
+    >>> box, sizes = whole_box(src, dst)
+    >>> print(box, sizes)
+    @0:0:0 2:4:4:2 2:1:2:0 2:2:1:1 (3,)
+    """
+    operands: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
+    groups = [_ranges_of(operands, dims) for dims in _groups(operands)]
+    ranges = [found for found in groups if found is not None]
+    if src.xor or dst.xor or len(ranges) < len(groups):
+        return None
+    sizes = tuple(size for padded, size, _ in ranges if size < padded)
+    boxes: list[Box] = []
+    for padded, size, joined in ranges:
+        moves = [size < padded and k == len(boxes) for k in range(len(ranges))]
+        index = [
+            (Block(0, 1, padded, int(move)),)
+            for move, (length, count, _) in zip(moves, ranges, strict=True)
+            if count < length
+        ]
+        split = _split_range(padded, padded, [*joined, *index])
+        if len(split) != 1:
+            return None
+        boxes += split
+    start = (*(operand.offset0 for operand in operands), *(0 for _ in sizes))
+    return simplify((_nested(start, tuple(boxes)),))[0], sizes
+
+
 def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[Box]:
     """Split the padded range of a group of dims into boxes, or make it an indirect loop."""
+    ranges = _ranges_of(operands, dims)
+    return (ranges and _split_range(*ranges, _MAX_BOXES)) or [_indirect_loop(operands, dims)]
+
+
+def _ranges_of(
+    operands: tuple[OperandLayout, ...], dims: tuple[int, ...]
+) -> tuple[int, int, list[tuple[Block, ...]]] | None:
+    """Return the padded length of a group of dims, its size, and the blocks of each operand.
+
+    None if these have no common order.
+    """
     src, dst, *_ = operands
     # one index for the group, in the order of the axis that covers it
     order = next(
@@ -109,16 +158,16 @@ def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) 
         None,
     )
     if order is None or not _is_padded_at_end(dst, dims, order):
-        return [_indirect_loop(operands, dims)]
+        return None
     joined = []
     for operand in operands:
         blocks = _join_blocks(operand, dims, order)
         if blocks is None:
-            return [_indirect_loop(operands, dims)]
+            return None
         joined.append(blocks)
     padded = prod(axis.padded for axis, _ in _blocks_over(dst, dims))
     size = prod(dst.dims[dim] for dim in dims)
-    return _split_range(padded, size, joined, _MAX_BOXES) or [_indirect_loop(operands, dims)]
+    return padded, size, joined
 
 
 def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:

@@ -127,6 +127,7 @@ def is_inside(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, shift: int = 0
         ("s4 f16", (7, 38), "ab ab"),
         ("u4 u4", (34, 70), "ab ba"),  # pairs of rows that start at any byte
         ("u4 f32", (34, 70), "ab ba"),
+        ("s8 s8", (37, 91), "ab BA16a64b4a"),  # tiles that are partly padding
     ],
 )
 def test_loads_of_vectors_are_inside_of_src(

@@ -102,6 +102,9 @@ tiles of rows at any byte | Staged 32x43 u8 ab ab dst=0:16
 tiles of halves at any byte | Staged 3x24x37 f16 abc abc dst=1:8
 tiles of short planes | Staged 32x13x13 u8 abc abc dst=0:16
 tiles into blocks | Staged 32x40 s8 ab ab dst=0:16
+tiles with padding | Staged 37x43 u8 ab ab dst=0:16
+tiles of planes with padding | Staged 21x13x13 u8 abc abc dst=0:16
+tiles with padding along a run | Staged 43x20 f16 ab ab src=0:4 dst=1:8
 runs | Direct 9x40 f32->f16 ab ab
 runs with scales | Direct 9x12 s8->f32 ab ab attr=SCALES
 runs that add | Direct 9x24 f32->s8 ab ab attr=BETA
@@ -113,6 +116,7 @@ tiles of runs from any byte | Staged 67x40 u8->f32 ba ab
 tiles of runs to any byte | Staged 107x133 f32->s8 ab ba
 tiles of runs of short rows | Staged 21x19 bf16->f16 ab ba
 tiles of runs into blocks | Staged 40x37 f16->s8 ab ab dst=0:16
+tiles of runs with scales and padding | Staged 37x12 s8->f32 ab ab dst=0:16 attr=SCALES
 tiles of runs | Staged 130x128 f32->f16 ab ba
 tiles of runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
 tiles of runs of 4 bits | Staged 128x130 u4->u8 ab ba gaps=2,0

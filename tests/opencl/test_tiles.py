@@ -23,6 +23,8 @@ f32 ab ba 300x9 Staged 64
 u8 ab ba 9x300 Staged 128
 f16 ab bA203a 129x131 Staged 256
 s8 oihw OIhw4i16o4i 64x128x3x3 Staged 64
+s8 oihw OIhw4i16o4i 37x23x3x3 Staged 64
+s8 ab BA16a64b4a 93x91 Staged 128
 u4 ab ba 264x520 Staged 64
 u8 abcd acbd 2x37x3x111 RowCopy 256
 """

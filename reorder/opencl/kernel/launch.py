@@ -12,6 +12,7 @@ then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read 
     src0, or src_x0, src_y0   stride of loop 0
     indirect0_extent, indirect0_shift, indirect0_groups
                               as for a loop
+    size0, index0_, index0_0  a size, and the start and the strides of the index below it
 
 A kernel that converts has the roles of its scales and zero points as further operands, where they
 differ along the dims; then come the indirection tables. Its scalars come first, then the parameters
@@ -141,7 +142,8 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. There are `indirect` loops with tables. With `is_wide` offsets have 64 bits.
-    `params` are the names of the parameters, in order.
+    `params` are the names of the parameters, in order. There are `sizes` indices that are below a
+    size where there is data.
     """
 
     src: Access
@@ -154,6 +156,7 @@ class Pattern(NamedTuple):
     indirect: int = 0
     is_wide: bool = False
     params: tuple[str, ...] = ()
+    sizes: int = 0
 
     @property
     def index_type(self) -> type[np.signedinteger[Any]]:
@@ -168,7 +171,8 @@ class Pattern(NamedTuple):
     @property
     def operands(self) -> list[tuple[str, Access]]:
         """All operands by name."""
-        return [("src", self.src), ("dst", self.dst), *((role, PARAMETER) for role in self.varying)]
+        others = [*self.varying, *(f"index{k}_" for k in range(self.sizes))]
+        return [("src", self.src), ("dst", self.dst), *((name, PARAMETER) for name in others)]
 
     @property
     def indirect_operands(self) -> list[str]:
@@ -272,8 +276,10 @@ def lower_nest(
     pattern = pattern._replace(
         loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
         indirect=len(nest.indirect),
+        sizes=len(nest.sizes),
     )
-    numbers = {"src_end": end_of_src(nest), **numbers}
+    sizes = {f"size{k}": size for k, size in enumerate(nest.sizes)}
+    numbers = {"src_end": end_of_src(nest), **sizes, **numbers}
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
     names = [*(f"{role}_value" for role in scalars), *pattern.body.param_names()]
     params = {name: numbers[name] for name in names}

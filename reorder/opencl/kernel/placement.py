@@ -74,7 +74,7 @@ class Loop(NamedTuple):
     """A loop of `extent` steps; the first `valid` hold data.
 
     `strides` are those of src and dst, then of the scales and zero points that differ along the
-    dims.
+    dims, then of the indices of a nest that has sizes.
     """
 
     extent: int
@@ -87,7 +87,7 @@ class Loop(NamedTuple):
 
     def uniform(self, varying: tuple[str, ...]) -> tuple[str, ...]:
         """Return the roles, of those that differ along the dims, that are the same in all steps."""
-        pairs = zip(varying, self.strides[2:], strict=True)
+        pairs = zip(varying, self.strides[2:], strict=False)
         return tuple(role for role, stride in pairs if stride == (0,))
 
 
@@ -121,13 +121,20 @@ class Lane(NamedTuple):
 class Nest(NamedTuple):
     """A box on a device: its start in each operand, the lanes of a work item, its loops.
 
-    The outermost loop comes first, until a family of kernels orders them.
+    The outermost loop comes first, until a family of kernels orders them. Its last operands are
+    indices, one for each of the `sizes`: an element holds data if each is below its size.
     """
 
     starts: tuple[Coords, ...]
     lanes: tuple[Lane, ...]
     loops: tuple[Loop, ...]
     indirect: tuple[IndirectLoop, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def indices(self) -> range:
+        """The operands that are indices."""
+        return range(len(self.starts) - len(self.sizes), len(self.starts))
 
     @property
     def is_zero(self) -> bool:
@@ -190,8 +197,13 @@ class Chain(NamedTuple):
     extents: tuple[int, ...]
 
 
-def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
-    """Return the contiguous loops of an operand until their run has `limit` elements."""
+def chain_of(
+    loops: Sequence[Loop], operand: int, limit: int, indices: Iterable[int] = ()
+) -> Chain | None:
+    """Return the contiguous loops of an operand until their run has `limit` elements.
+
+    Along a run of src the `indices` of the nest grow evenly, by one at a time.
+    """
     run: list[int] = []
     extents: list[int] = []
     length = 1
@@ -199,6 +211,9 @@ def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
         steps = (k for k, loop in enumerate(loops) if loop.stride(operand) == length)
         k = next((k for k in steps if k not in run and loops[k].extent > 1), None)
         if k is None:
+            break
+        along = [loops[j] for j in (*run, k)]
+        if operand == 0 and not all(_grows_evenly(along, index) for index in indices):
             break
         loop, needed = loops[k], -(-limit // length)
         run.append(k)
@@ -209,6 +224,22 @@ def chain_of(loops: Sequence[Loop], operand: int, limit: int) -> Chain | None:
         if operand == 0 and loop.valid != loop.extent:
             break
     return Chain(tuple(run), tuple(extents)) if run else None
+
+
+def _grows_evenly(run: list[Loop], index: int) -> bool:
+    """Whether an index grows along the last loop of a run as it does along the loops before."""
+    span, steps = span_of(run, index), prod(loop.extent for loop in run[:-1])
+    return run[-1].stride(index) == (steps // span if span else 0)
+
+
+def span_of(run: Iterable[Loop], operand: int) -> int:
+    """Return the steps of a run after which an index of it grows; 0 if it does not."""
+    span = 1
+    for loop in run:
+        if loop.strides[operand] != (0,):
+            return span
+        span *= loop.extent
+    return 0
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:

@@ -38,6 +38,7 @@ from reorder.opencl.kernel.statements import (
     SHIFTS,
     digits_of,
     index_lines,
+    indices_of,
     offset_at,
     shared_lines,
     start_lines,
@@ -154,7 +155,8 @@ class Staged(Body):
     the order of `ordered`: src or dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
     within a vector of src. With `is_paired` two rows of 4-bit elements in src are one of bytes in
-    local memory and dst.
+    local memory and dst. `sizes` has, for each index of the nest, the elements of a run of src
+    after which it grows by one; 0 if all of a run have the same.
     """
 
     extents: tuple[int, ...]
@@ -165,6 +167,7 @@ class Staged(Body):
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
     is_paired: bool = False
+    sizes: tuple[int, ...] = ()
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
@@ -229,9 +232,9 @@ class Staged(Body):
         return [_digits(k * side.lanes, run) + _digits(number, rest) for number, k in places]
 
     def param_names(self) -> list[str]:
-        """Return the end of src if aligned loads include bytes around the wanted ones."""
+        """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
         is_shifted = isinstance(self.src, Runs) and self.src.is_shifted
-        return ["src_end"] if is_shifted else []
+        return [*(["src_end"] if is_shifted else []), *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and of elements in local memory."""
@@ -393,7 +396,16 @@ class Staged(Body):
             yield from self._place("src", s, chunks)
             inside = self._inside("src", s, total, pattern.work_items) + conditions
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
-            yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
+            run = "src_run"
+            for b, span in enumerate(self.sizes):
+                at = [f"{_digit(k, s)} * p.index{b}_{k}" for k, _, _ in self.rest(side)]
+                first = offset_at(f"index{b}_", indices_of(pattern))
+                yield f"const index_t index{b}_{s} = {' + '.join([first, *at])};"
+                if span:
+                    run = f"(int)min((index_t){run}, (p.size{b} - index{b}_{s}) * {span})"
+                else:
+                    inside.append(f"index{b}_{s} < p.size{b}")
+            yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
             yield from self._load_rows(side, s)
         for s in range(len(starts)):
             yield f"if (n{s} < {total}u) {{" if total % pattern.work_items else "{"
@@ -438,9 +450,18 @@ class Staged(Body):
             inside = f"i{k} + {digit} < p.valid{k}"
             if k == self.skewed:
                 inside = f"{digit} >= top && {digit} < bottom"
+            inside = " && ".join([inside, *self._rows_below(s, row)])
             first += f" + {row} * p.src{k}" if row else ""
             count = f"{inside} ? {count} : 0"
         return f"(__global const {integer_type(side.unit)} *)src + ({side.units(first)})", count
+
+    def _rows_below(self, s: int, row: int) -> list[str]:
+        """Return the conditions that the indices of a row are below their sizes."""
+        return [
+            f"index{b}_{s} + {row} * p.index{b}_{self.innermost} < p.size{b}"
+            for b, span in enumerate(self.sizes)
+            if not span
+        ]
 
     def _load_shifted_rows(
         self, side: Runs, s: int, rows: Mapping[str, tuple[str, str]]
@@ -461,6 +482,7 @@ class Staged(Body):
                 whole += [f"{digit} >= top", f"{last} <= bottom"]
             else:
                 whole.append(f"i{k} + {last} <= p.valid{k}")
+            whole += self._rows_below(s, self.packed_rows - 1)
         ends = f"{side.units(high)} + {2 * lanes} <= {side.units('p.src_end')}"
         yield f"const int near{s} = {side.units(low)} >= {lanes} && {ends};"
         # all loads come first: a shift waits for its vectors

@@ -22,7 +22,7 @@ from reorder.opencl.kernel.launch import (
     lower_nest,
     tiled,
 )
-from reorder.opencl.kernel.placement import Chain, Loop, chain_of, without
+from reorder.opencl.kernel.placement import Chain, Loop, chain_of, span_of, without
 from reorder.opencl.kernel.staged import (
     LocalLayout,
     Runs,
@@ -74,6 +74,8 @@ _SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
 
 # elements of a tile that converts, and of its longest edge
 _CONVERTED, _EDGE = 4096, 64
+# bytes of local memory that every device has, and of a cache line
+_LOCAL, _LINE = 32768, 128
 _WORK_ITEMS = 256
 # bytes after each run of local memory, and after each vector of src: the first that is best
 _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 8, 16, 32, 64))
@@ -142,9 +144,9 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     chosen = None
     if not is_paired and task.is_aligned:
         longer = _aligned_run(nest.loops, limits[0], most, bits[0])
-        chosen = _extents(nest.loops, (longer, limits[1]), most, least)
+        chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
-        chosen = _extents(nest.loops, limits, most, least)
+        chosen = _extents(nest, limits, most, least)
     if chosen is None:
         return ()
     chains, extents = chosen
@@ -159,7 +161,11 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     packed = WORD // nbytes if nbytes < WORD else 1
     if first in src.run or extents[first] % packed:
         packed = 1
-    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), packed, is_paired=is_paired)
+    sizes = _sizes(nest, src, first)
+    if sizes is None:
+        return ()
+    src, local = src._replace(is_whole=src.is_whole and not sizes), LocalLayout(nbytes)
+    body = Staged(tuple(extents), src, dst, "dst", local, packed, (), is_paired, sizes)
     if packed == 1 and nbytes < WORD:
         # elements of a vector should be at constant distances in local memory
         is_gathered = not _is_regular(body, src) and _is_regular(body, dst) and not is_paired
@@ -206,7 +212,7 @@ def _paired(nest: Nest) -> Nest | None:
     None if rows start within bytes, or if there is an odd number of them.
     """
     along_dst = nest.moving.along_dst
-    if along_dst is None:
+    if along_dst is None or nest.sizes:
         return None
     counts = [along_dst.extent, along_dst.valid, along_dst.stride(0), *nest.starts[1]]
     loops = without(nest.loops, (along_dst,))
@@ -234,15 +240,17 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     wider = 0 if bits[0] >= _WIDE * bits[1] else 1
     loops = tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(wider))))
     nest = nest._replace(loops=loops)
+    element = max(bits[1] // BYTE_BITS, 1)
     # a vector that is loaded should not become many vectors of dst
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
     # scales are at constant distances along one loop
     depth = 1 if conversion.varying else len(loops)
     most, edge = _CONVERTED, _EDGE
-    if bits[1] < BYTE_BITS < bits[0]:
-        # rows of dst would have a single sector
-        most, edge = 4 * most, 2 * edge
-    chosen = _extents(loops, (most // edge, edge), most, _MIN_CONVERTED, depth)
+    if min(bits) < BYTE_BITS and bits[0] != bits[1]:
+        # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for
+        most = min(4 * most, _LOCAL // element)
+        edge = max(edge, _LINE * BYTE_BITS // bits[1])
+    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
     if chosen is None:
         return ()
     (along_src, along_dst), extents = chosen
@@ -263,23 +271,25 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     )
     if any(start % BYTE_BITS for start in starts):
         return ()
-    if dst.bits < BYTE_BITS and not dst.is_whole:
+    sizes = _sizes(nest, src, dst.run[0])
+    if sizes is None or (dst.bits < BYTE_BITS and not dst.is_whole):
         return ()
-    element = max(bits[1] // BYTE_BITS, 1)
+    src = src._replace(is_whole=src.is_whole and not sizes)
     uniform = loops[src.run[0]].uniform(conversion.varying)
-    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform)
+    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform, sizes=sizes)
     return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
 def _extents(
-    loops: tuple[Loop, ...], limits: tuple[int, int], most: int, least: int, depth: int = 0
+    nest: Nest, limits: tuple[int, int], most: int, least: int, depth: int = 0
 ) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of each loop in a tile.
 
     Runs have about so many elements, and the tile at most `most`. None if a run is shorter than
     `least`, or if the innermost loops of src and dst are the same.
     """
-    src, dst = (chain_of(loops, side, limit) for side, limit in enumerate(limits))
+    loops = nest.loops
+    src, dst = (chain_of(loops, side, limit, nest.indices) for side, limit in enumerate(limits))
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
     if depth:
@@ -303,6 +313,19 @@ def _extents(
         if k != dst.run[0]:
             extents[k] = min(extents[k], loops[k].extent)
     return chains, extents
+
+
+def _sizes(nest: Nest, src: Runs, first: int) -> tuple[int, ...] | None:
+    """Return the elements of a run of src after which each index grows, 0 if it does not.
+
+    None if one grows along the innermost loop of dst too, whose rows are loaded together.
+    """
+    run, across = [nest.loops[k] for k in src.run], nest.loops[first]
+    spans = tuple(span_of(run, k) for k in nest.indices)
+    are_apart = first in src.run or not any(
+        span and across.stride(k) for span, k in zip(spans, nest.indices, strict=True)
+    )
+    return spans if are_apart else None
 
 
 def _is_regular(body: Staged, side: Runs) -> bool:

@@ -1,6 +1,7 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
-Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
+Most reorders are one transfer. Each box of a plan has a launch, unless tiles take the padded space
+of dst as a whole. If boxes do not move whole pixels, elements go through a linear
 buffer of the image's pixels. PoCL 3.1 offers images of one f16 channel, but its kernels cannot
 access them: the runtime copies these from and to buffers.
 """
@@ -19,6 +20,7 @@ from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
+from reorder.plan.boxes import whole_box
 from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.planner import plan_reorder
 
@@ -155,8 +157,9 @@ def _transfer(
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
     moves = conversion.is_move and not has_image
-    launches: list[Launch] = []
-    for box in plan.boxes:
+    whole = () if has_image else _whole(plan, (src, dst), device, conversion, is_aligned=is_aligned)
+    launches = [*whole]
+    for box in () if whole else plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
         if dst.image is None and (moves or box.is_zero):
             launches += _moved(box, dst, device, is_aligned=is_aligned)
@@ -175,6 +178,39 @@ def _transfer(
     )
     buffers = conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
+
+
+def _whole(
+    plan: ReorderPlan,
+    operands: tuple[OperandSpec, OperandSpec],
+    device: DeviceTraits,
+    conversion: KernelFormula,
+    *,
+    is_aligned: bool,
+) -> tuple[Launch, ...]:
+    """Return the launch of tiles that are partly padding, instead of one for each box.
+
+    Empty if there is one box, if elements of a box form wider ones, or if tiles do not suit.
+    """
+    src, dst = operands
+    bits = dst.desc.dtype.bits
+    found = None
+    if len(plan.boxes) > 1 and _packed(plan.boxes[0], dst, is_aligned=is_aligned)[1] == bits:
+        found = whole_box(src.desc.layout, dst.desc.layout, *plan.bound_attr.varying)
+    if found is None:
+        return ()
+    box, sizes = found
+    nests = place_box(box, (None, None)) or ()
+    formula = None if conversion.is_move and bits >= BYTE_BITS else conversion
+    end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
+    numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
+    for nest in nests:
+        accesses = src.access, dst.access
+        task = KernelTask(
+            nest._replace(sizes=sizes), accesses, device, is_aligned, formula, numbers
+        )
+        return tile.try_lower(task) or tile.try_lower_conversion(task)
+    return ()
 
 
 def _moved(

@@ -179,6 +179,26 @@ def test_kernels_of_conversions_declare_what_they_use(
     assert check(planned(src, dst, DeviceTraits(256), attr))
 
 
+@pytest.mark.parametrize(
+    ("types", "dims", "tags"),
+    [
+        ("u8 u8", (2, 255, 111, 111), "abcd aBcd16b"),
+        ("s8 s8", (4093, 4091), "ab BA16a64b4a"),
+        ("s8 s8", (2047, 1023, 3, 3), "abcd ABcd4b16a4b"),
+        ("f16 f16", (8, 100, 13, 13), "abcd aBcd32b"),
+        ("f32 s8", (8, 100, 28, 28), "abcd aBcd16b"),
+        ("f32 f16", (1000, 500), "ab AB16b16a"),
+    ],
+)
+def test_tiles_that_are_partly_padding_take_one_launch(
+    types: str, dims: tuple[int, ...], tags: str
+) -> None:
+    src, dst = (memory_desc(dims, *pair) for pair in zip(types.split(), tags.split(), strict=True))
+    (launch,) = check(planned(src, dst))
+    assert isinstance(launch.pattern.body, Staged)
+    assert launch.pattern.sizes
+
+
 def test_halves_of_bytes_are_written_by_two_launches_one_after_the_other() -> None:
     for dims, count in (((5, 7), 2), ((6, 8), 1)):
         src, dst = memory_desc(dims, "s8", "ab"), memory_desc(dims, "s4", "ba")

@@ -1,12 +1,13 @@
 """Passes over boxes keep which element goes where."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc
 from reorder import plan_reorder
 from reorder.plan import Box, Node
+from reorder.plan.boxes import planned_boxes, whole_box
 from reorder.plan.passes import pack_elements, split_node
 from reorder.plan.swizzle import swizzled_boxes
 from tests.reorders import sorted_map
@@ -40,3 +41,23 @@ def test_bits_that_a_swizzle_changes_step_forwards_or_backwards() -> None:
     row = Box((0, 0), (Node(4, 4, (1, 1)),))
     swizzled = [str(box) for box in swizzled_boxes((row,), ((), ((1, 1),)))]
     assert swizzled == ["@0:0 2:1:1", "@2:3 2:1:-1"]
+
+
+@settings(max_examples=60)
+@given(desc_pairs(max_ndims=4, max_nelems=512))
+def test_a_whole_box_holds_data_where_all_indices_are_below_their_sizes(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
+    found = whole_box(pair[0].layout, pair[1].layout)
+    if found is None or not pair[1].nelems:
+        return
+    box, sizes = found
+    places = np.array([box.offsets])
+    for node in box.nodes:
+        steps = np.arange(node.extent)[:, None, None] * np.array(node.strides)
+        places = (places + steps).reshape(-1, len(box.offsets))
+    src, dst, *indices = places.T
+    is_data = np.all([index < size for index, size in zip(indices, sizes, strict=True)], axis=0)
+    made = np.stack([dst, np.where(is_data, src, -1)])
+    boxes = planned_boxes(*pair, ())
+    assert np.array_equal(made[:, np.argsort(made[0])], sorted_map(boxes))
