@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import DataType, MemdescError, memory_desc
 from memdesc.errors import short_repr
@@ -16,14 +18,8 @@ from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from reorder.memory.memory import Memory
 
 # How many elements are compared at a time.
 _PART = 1 << 20
@@ -198,7 +194,11 @@ def compare_values(
         raise MemdescError(
             f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
         )
-    flat = [_values(memory) for memory in (left, right)]
+    # in row-major order of the logical dims
+    flat: list[NDArray[Any]] = [
+        reorder(memory, memory_desc(dims, memory.desc.dtype)).numpy().reshape(-1)
+        for memory in (left, right)
+    ]
     kinds = {memory.desc.dtype for memory in (left, right)}
     errors = _Errors()
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
@@ -316,14 +316,6 @@ def _is_integer(kind: np.dtype[Any]) -> bool:
     return kind.kind in "iu" or "int" in kind.name
 
 
-def _values(memory: Memory) -> NDArray[Any]:
-    """Return the elements in row-major order of the logical dims."""
-    desc = memory.desc
-    plain = reorder(memory, memory_desc(desc.dims, desc.dtype))
-    flat: NDArray[Any] = plain.numpy().reshape(-1)
-    return flat
-
-
 def _distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the distance between numbers: 0 between two NaNs, infinite from a NaN to a number."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinities
@@ -359,15 +351,13 @@ def _number(value: NDArray[Any]) -> float:
 
 def _padding(left: Memory, right: Memory) -> tuple[tuple[int, int], bool]:
     limit = left.desc.padded_nelems if left.desc == right.desc else 0
-    counts, places = zip(*(_nonzero(memory, limit) for memory in (left, right)), strict=True)
-    differs = (places[0] != places[1]) if limit else bool(counts[0]) != bool(counts[1])
-    return (counts[0], counts[1]), differs
-
-
-def _nonzero(memory: Memory, limit: int) -> tuple[int, list[Any]]:
-    if not memory.desc.nelems or not memory.desc.has_padding:
-        return 0, []
-    return find_nonzero(memory.data, memory.desc, limit)
+    (one, at), (other, at_other) = (
+        find_nonzero(memory.data, memory.desc, limit)
+        if memory.desc.nelems and memory.desc.has_padding
+        else (0, [])
+        for memory in (left, right)
+    )
+    return (one, other), (at != at_other) if limit else bool(one) != bool(other)
 
 
 def check_amount(name: str, value: object) -> None:

@@ -108,8 +108,9 @@ def reorder(
     for desc in (source, target):
         _check_whole(desc)
     # in an array over the dims, a 4-bit element has a byte of its own
-    src_axes = _logical_axes(source) if src is None else _block_axes(source)
+    src_axes = [_ArrayAxis(dim, 1, size) for dim, size in enumerate(source.dims)]
     if src is not None:
+        src_axes = _block_axes(source)
         _check_blocks(x, source, src_axes)
     sizes = _chunk_sizes(x, source, src_axes)
     dst_axes = _block_axes(target)
@@ -169,10 +170,7 @@ def _reorder_chunk(
     is_logical: bool,  # noqa: FBT001 - arguments of a task have no names
     threads: int,
 ) -> NDArray[Any]:
-    """Reorder one chunk; `at` has its start and size along each dim that has several chunks.
-
-    With `is_logical`, the axes of the array are the logical dims.
-    """
+    """Reorder one chunk; `at` has its start and size along each dim that has several chunks."""
     src, _ = _chunk_desc(source, at)
     dst, shape = _chunk_desc(target, at)
     if not is_logical:
@@ -210,11 +208,6 @@ def _block_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
             )
         axes[-1] = _ArrayAxis(dim, step * _PACKED, extent // _PACKED)
     return axes
-
-
-def _logical_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
-    """Return the axes of the array over the logical dims."""
-    return [_ArrayAxis(dim, 1, size) for dim, size in enumerate(desc.dims)]
 
 
 def _array_dtype(desc: MemoryDesc) -> np.dtype[Any]:

@@ -33,7 +33,7 @@ from memdesc.record import BIT_PLANES, Field, known_records, record_desc
 from memdesc.tags import FormatTag
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.records.fields import field_bits, read_field, write_field
+from reorder.records.record import field_bits, read_field, write_field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

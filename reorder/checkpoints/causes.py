@@ -6,30 +6,26 @@ nothing is guessed from statistics.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.record import BIT_PLANES, RecordDesc, record_desc
+from memdesc.record import BIT_PLANES, Field, RecordDesc, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.api import reorder
 from reorder.memory.arrays import bits_of, logical_array
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+Bytes = NDArray[np.uint8]
+Order = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
-    from numpy.typing import NDArray
-
-    from memdesc.record import Field
-
-    Bytes = NDArray[np.uint8]
-    Order = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 # how many bytes are compared at a time, and how many of the first ones may refute a cause
 _PIECE, _FIRST = 1 << 24, 4096
@@ -199,10 +195,7 @@ def _is_in_order(dim: int, size: int, text: str, part: Part) -> bool:
 
 
 def _is_reversed(word: int, shift: int, part: Part) -> bool:
-    """Whether the bytes of each word, or of each of codes, are the expected ones in reverse.
-
-    With a shift, so are the nibbles.
-    """
+    """Whether the bytes of each word, and with a shift the nibbles, are reversed."""
     if len(part.found) != len(part.wanted):
         return False
     masks = [np.ones(word, np.bool_)]

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from operator import getitem
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
+from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import Entry, Maps
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.save import held_in, value_of
 from reorder.checkpoints.weights import Model, weight_at, weight_of
 from reorder.disk import as_path
+from reorder.memory.memory import Memory
 from reorder.quantized import Quantized, dequantize
 from reorder.records.record import Record
-
-if TYPE_CHECKING:
-    import os
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from memdesc.record import RecordDesc
-    from reorder.memory.memory import Memory
 
 
 @immutable

@@ -6,12 +6,16 @@ compared with what the other side would have in its format, to find what happene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.immutable import immutable
@@ -21,21 +25,13 @@ from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_
 from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
 from reorder.checkpoints.save import read_model, value_of
 from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
+from reorder.checkpoints.weights import Model, Weight
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
 from reorder.memory.memory import Memory
 from reorder.quantized import dequantize
 from reorder.records.record import Record
 from reorder.records.repacking import repack
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from reorder.checkpoints.weights import Model, Weight
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
@@ -197,10 +193,7 @@ def contents_of(
 
 
 def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
-    """Yield weights by the names that they decode to, and tensors that are compared alone.
-
-    The latter are plain tensors, and the tensors of a weight if one of them is `unknown`.
-    """
+    """Yield weights by the names that they decode to, then plain tensors and `unknown` ones."""
     entries = model.entries
     weights = {name: weight for weight in model.weights for name in weight.names}
     for name, entry in entries.items():
@@ -209,7 +202,9 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
             missing = tuple(each for each in weight.names if each != name) if weight else ()
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
             what, numbers = entry.dtype + codes, partial(_numbers_of, entry)
-            part = None if weight is None else weight.part_of(name)
+            desc, known = (weight.desc, weight.tensors) if weight else (None, {})
+            roles = [role for role, each in known.items() if each is entry]
+            part = (desc, roles[0]) if desc and roles else None
             yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part)
             continue
         tensors = weight.tensors or dict(weight.entries)
@@ -253,11 +248,12 @@ def compare_contents(
 
 
 def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance: Any) -> Pair:
-    """Compare two contents by their bytes, then by their numbers.
-
-    `as_in_models` says whether floats beside records have the dims of models; None if unknown.
-    """
-    is_same = _is_same(a, b)
+    """Compare two contents by their bytes, then by their numbers."""
+    words = [{role: (x.dtype, x.shape) for role, x in each.tensors.items()} for each in (a, b)]
+    is_same = bool(a.tensors) and words[0] == words[1]
+    is_same = is_same and all(
+        is_equal_bytes(x.read(), b.tensors[role].read()) for role, x in a.tensors.items()
+    )
     if is_same and a.desc is not None and a.desc == b.desc:
         return Pair(a.name, a, b, is_equal=True)
     try:
@@ -270,19 +266,6 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
     except MemdescError as error:
         return Pair(a.name, a, b, is_equal=is_same, problem=str(error))
     return Pair(a.name, a, b, found.is_equal, found)
-
-
-def _is_same(one: Content, other: Content) -> bool:
-    """Whether the tensors of both sides have equal types, shapes and bytes, whatever these mean."""
-    if not one.tensors:
-        return False
-    words, others = (
-        {role: (entry.dtype, entry.shape) for role, entry in each.tensors.items()}
-        for each in (one, other)
-    )
-    return words == others and all(
-        is_equal_bytes(data, other.data[role]) for role, data in one.data.items()
-    )
 
 
 def _parts(ours: Content, theirs: Content) -> list[Part]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from memdesc import MemoryDesc
 from memdesc.errors import about
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor
 from reorder.checkpoints.formats.table import plan_file
@@ -14,17 +18,9 @@ from reorder.checkpoints.moves.losses import check_lost, lost_by, saturation_war
 from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.stored import stored_layout
 from reorder.checkpoints.writer import Writer
+from reorder.memory.memory import Memory
+from reorder.values.attr import Attr
 from reorder.values.binding import bind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
-    from reorder.memory.memory import Memory
-    from reorder.values.attr import Attr
 
 
 class GivenScales(NamedTuple):

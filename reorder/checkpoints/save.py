@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import DataType, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import about, allocates, short_repr
@@ -19,7 +21,7 @@ from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats.descriptors import record_fields, record_of
-from reorder.checkpoints.formats.entry import Maps
+from reorder.checkpoints.formats.entry import Entry, Maps, Tensor
 from reorder.checkpoints.formats.numpy_files import unpack_npz
 from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
@@ -33,21 +35,15 @@ from reorder.checkpoints.stored import (
 from reorder.checkpoints.weights import Model, Weight
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
+from reorder.memory.dlpack import Exporter
 from reorder.memory.memory import Memory
 from reorder.messages import first_of
 from reorder.quantized import Quantized
 from reorder.records.record import Record
 
-if TYPE_CHECKING:
-    from pathlib import Path
+Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
+Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
-    from numpy.typing import NDArray
-
-    from reorder.checkpoints.formats.entry import Entry, Tensor
-    from reorder.memory.dlpack import Exporter
-
-    Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
-    Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
 _T = TypeVar("_T", Memory, Record, Quantized)
 
@@ -412,19 +408,16 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
 def read_model(
     path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
 ) -> Model:
-    """Return the tensors of whatever `open_checkpoint` takes.
+    """Return the tensors of whatever `open_checkpoint` takes, with arguments of `load_all`.
 
-    `max_nbytes` and `mmap` are those of `load_all`, and `name` is the only tensor whose bytes will
-    be needed. Fails if the file cannot be read.
+    `name` is the only tensor whose bytes will be needed.
     """
-    if max_nbytes is not None:
-        max_nbytes = checked_int("max_nbytes", max_nbytes)
-    # the members of a .npz may be compressed
-    is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
+    most = None if max_nbytes is None else checked_int("max_nbytes", max_nbytes)
     if checked_flag("mmap", mmap):
         return Model(path, Maps(path).of(read_container(path)))
-    if is_file and kind_of(path) is FORMATS["npz"]:
-        return Model(path, unpack_npz(path, max_nbytes, name))
+    is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
+    if is_file and kind_of(path) is FORMATS["npz"]:  # members may be compressed
+        return Model(path, unpack_npz(path, most, name))
     return Model(path, read_container(path))
 
 
@@ -464,11 +457,7 @@ def _array_of(entry: Entry) -> NDArray[Any]:
 
 
 def memory_of(entry: Entry, dtype: str | None = None) -> Memory:
-    """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
-
-    `dtype` is that of `load`. Fails if nothing says what the tensor holds, or the file says that it
-    has another type.
-    """
+    """Return a stored tensor as memory over its bytes, which are copied if they are not aligned."""
     desc, data = desc_of_entry(entry, dtype), entry.read()
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
         data = data.copy()

@@ -8,9 +8,10 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemoryDesc, data_type, memory_desc
 from memdesc.layout import memory_order
@@ -21,10 +22,6 @@ from memdesc.record.scheme import Words
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.memory.memory import Memory
 from reorder.records.repacking import dim_order, dims_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 # the role of a record's only tensor
 ONE = "data"
@@ -61,10 +58,9 @@ def in_order_of(
     *,
     as_in_models: bool | None,
 ) -> list[Memory]:
-    """Return `memory` with its dims in the order of `other`.
+    """Return `memory`, stored as `held`, with its dims in the order of `other`, stored as `wanted`.
 
-    `held` and `wanted` are the descriptors that the two were stored with. Floats may have the order
-    of models or that of the record, and a square matrix does not show which: it has the one that
+    Floats may have the order of models or that of the record. A square matrix has the one that
     `as_in_models` says, or there are two results if that is None.
     """
     same = tuple(range(memory.desc.ndims))
@@ -87,10 +83,7 @@ def in_order_of(
 def are_as_in_models(
     pairs: Iterable[tuple[MemoryDesc | RecordDesc | None, MemoryDesc | RecordDesc | None]],
 ) -> bool | None:
-    """Whether floats have the dims of models, from pairs of what two files have under a name.
-
-    None if the shapes do not show it, or show both.
-    """
+    """Whether floats have the dims of models, by pairs of what has one name; None if unclear."""
     shown = set()
     for pair in pairs:
         for desc, floats in (pair, pair[::-1]):
@@ -108,11 +101,7 @@ def stem_of(name: str, role: str, record: str) -> str:
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
-    """Return how a layout is stored.
-
-    Elements narrower than `words`, the type of the words in the source, are packed into these.
-    Without it, elements narrower than a byte are packed into bytes.
-    """
+    """Return how a layout is stored: narrow elements in `words`, or else at least in bytes."""
     dtype = desc.dtype
     for word in (words, "u8"):
         if word is None or data_type(word).bits <= dtype.bits:
@@ -174,7 +163,6 @@ def written_tensors(
     """Return how a record is stored, by the roles of its tensors.
 
     With `is_bare`, the codes are called `prefix` itself, and the others `prefix` and an ending.
-    `format_name` matters only for a record of one tensor, as in `stored_record`.
     """
     names = list(desc.tensors)
     if names == [ONE]:
@@ -188,15 +176,12 @@ def written_tensors(
             return stem + _BARE.get(role, f"_{role}")
         return _in_layer(stem, joint + role)
 
-    return {role: Tensor(full(role), *each) for role, each in _words_of(desc).items()}
-
-
-def _words_of(desc: RecordDesc) -> Mapping[str, Words]:
-    """Return how the tensors of a record are stored; as bytes if it is not of a known scheme."""
     scheme = scheme_of(desc.name)
     if scheme is not None and scheme.bound(desc.dims, dict(desc.options)) == desc:
-        return scheme.words(desc)
-    return {name: Words("u8", (size,), size, None) for name, size in desc.tensors.items()}
+        words = scheme.words(desc)
+    else:
+        words = {name: Words("u8", (size,), size, None) for name, size in desc.tensors.items()}
+    return {role: Tensor(full(role), *each) for role, each in words.items()}
 
 
 def _in_layer(prefix: str, rest: str) -> str:
@@ -209,8 +194,7 @@ def joined_tensors(
 ) -> dict[str, Tensor]:
     """Return tensors by role; if they are several, the first has the note that joins them.
 
-    `name` is that of the whole, and `facts` are what `record_fields` returns for a record, or
-    ``quantized`` with axis and groups. The descriptor of a single tensor says what it is.
+    `facts` are what `record_fields` returns for a record, or ``quantized`` with axis and groups.
     """
     if len(tensors) == 1:
         return dict(tensors)

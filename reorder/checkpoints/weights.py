@@ -10,12 +10,13 @@ files of the model, and a name given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cached_property, lru_cache
 from math import prod
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,18 +29,14 @@ from memdesc.record.names import read_name, scheme_of
 from memdesc.record.rows import SCHEMES
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.descriptors import record_of
-from reorder.checkpoints.formats.entry import Entry, FileState, stored_desc
-from reorder.checkpoints.formats.shards import homes_beside
+from reorder.checkpoints.formats.entry import Container, Entry, FileState, stored_desc
+from reorder.checkpoints.formats.safetensors import homes_beside
 from reorder.checkpoints.stored import BARE_ROLES, ONE, QUANTIZED, WEIGHT, stem_of
 from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
 
-if TYPE_CHECKING:
-    from pathlib import Path
+Entries = Mapping[str, Entry]
 
-    from reorder.checkpoints.formats.entry import Container
-
-    Entries = Mapping[str, Entry]
 
 # names of the tensor that has each input's group, in GPTQ and in compressed-tensors before 0.20
 ORDERS = ("g_idx", "weight_g_idx")
@@ -65,12 +62,10 @@ _SHOWN = 4
 
 
 class Note(NamedTuple):
-    """What `save` stores with the first tensor of a Quantized or a Record.
-
-    `tensors` maps roles to names, the first one first; `facts` say what they are together.
-    """
+    """What `save` stores with the first tensor of a Quantized or a Record."""
 
     name: str
+    # the names of its tensors by role, the first one first, and what they are together
     tensors: Mapping[str, str]
     facts: Mapping[str, Any]
 
@@ -115,10 +110,7 @@ class Weight(NamedTuple):
 
     @property
     def is_dotted(self) -> bool:
-        """Whether a dot precedes the role of the codes; otherwise the weight has a name itself.
-
-        Experts of a layer in one tensor have such names.
-        """
+        """Whether a dot precedes the role of the codes; experts in one tensor have no role."""
         return self.codes.name.startswith(f"{self.prefix}{_DOT}") or not self.prefix
 
     @property
@@ -139,14 +131,6 @@ class Weight(NamedTuple):
         names = [] if self.desc is None else self.desc.tensors
         return {name: self.entries[name] for name in names}
 
-    def part_of(self, name: str) -> tuple[RecordDesc, str] | None:
-        """Return the record, and the role in it of the tensor of a name; None if unknown."""
-        desc = self.desc
-        if desc is None:
-            return None
-        roles = (role for role, each in self.tensors.items() if each.name == name)
-        return next(((desc, role) for role in roles), None)
-
     @property
     def single(self) -> Weight:
         """The codes as a whole record by themselves, with the tensors beside them."""
@@ -154,10 +138,7 @@ class Weight(NamedTuple):
         return Weight(self.codes.name, {ONE: self.codes, **rest})
 
     def decoded_name(self, prefix: str) -> str:
-        """Return the name of the plain tensor that it becomes under a prefix.
-
-        That is the prefix itself for codes without an ending, such as experts in one tensor.
-        """
+        """Return the name of the plain tensor that it becomes under a prefix."""
         has_ending = len(self.tensors) != 1 and self.is_dotted
         return f"{prefix}.weight".removeprefix(".") if has_ending else prefix
 
@@ -175,10 +156,7 @@ class Claims(NamedTuple):
 
 
 class Model:
-    """A checkpoint: its tensors, what its config files say, and its quantised weights.
-
-    Config files are read once, and each weight is decided once, when it is asked for.
-    """
+    """A checkpoint: its tensors, its config files, and its quantised weights, decided once."""
 
     def __init__(
         self,
@@ -224,7 +202,8 @@ class Model:
     @cached_property
     def found(self) -> list[Weight]:
         """The quantised weights with tensors here, without what they are."""
-        absent = {name: _absent(name, self.path) for name in self._homes}
+        nothing = self.path, 0, 0, FileState(0, 0)
+        absent = {name: Entry(name, "unknown", (), *nothing) for name in self._homes}
         found = find_weights({**self.entries, **absent})
         return [each for each in found if not self.entries.keys().isdisjoint(each.names)]
 
@@ -234,19 +213,16 @@ class Model:
         return [*map(self.decided, self.found)]
 
     def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
-        """Return single tensors and whole weights by name, in the order of the container.
+        """Return single tensors, and weights with a note or that config.json declares, by name.
 
-        Weights are whole if they have a note, or config.json declares what they are. If they are
-        something else, `is_strict` refuses that; otherwise their tensors are single.
+        If a weight is something else, `is_strict` refuses that; otherwise its tensors are single.
         """
         weights: dict[str, tuple[str, Weight]] = {}
         for found in find_weights(self.entries):
-            if found.codes.note is not None:
-                weight = decide(found, Claims())
-            elif self.claims.declared is not None:
-                weight = self.decided(found)
-            else:
+            has_note = found.codes.note is not None
+            if not has_note and self.claims.declared is None:
                 continue
+            weight = decide(found, Claims()) if has_note else self.decided(found)
             if weight.is_known:
                 called = weight.prefix if weight.note is None else weight.note.name
                 weights |= dict.fromkeys(weight.names, (called, weight))
@@ -274,10 +250,7 @@ class Model:
         return {name: file for name, file in homes.items() if name not in read}
 
     def decided(self, found: Weight) -> Weight:
-        """Return a quantised weight with what it is.
-
-        It is not a record if some of its tensors are in files that were not read.
-        """
+        """Return a quantised weight with what it is; nothing if tensors are in unread files."""
         name = found.codes.name
         if name not in self._known or self._known[name].tensors.items() - found.entries.items():
             homes = self._homes
@@ -451,11 +424,6 @@ def tensors_of(name: str) -> tuple[str, ...]:
     return (ONE,) if scheme is None else scheme.tensors()
 
 
-def _absent(name: str, source: Path) -> Entry:
-    """Return a stand-in for a tensor of another shard, which is not read."""
-    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
-
-
 # --- what does not fit in a model ---
 
 
@@ -475,11 +443,10 @@ def find_unscaled(model: Model) -> dict[str, str]:
     found: dict[str, str] = {}
     declared = model.declared_if_whole
     taken = {name for weight in model.weights for name in weight.names}
-    for name, entry in model.entries.items() if declared else ():
+    for name, entry in model.entries.items():
         layer, _, role = name.rpartition(".")
-        if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
-            continue
-        for said in declared.at(layer) if declared else ():
+        is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
+        for said in declared.at(layer) if declared and is_matrix and holds_codes(entry) else ():
             if said.name is not None and tensors_of(said.name)[0] == role:
                 why = f"no scales are beside its codes of {entry.dtype}"
                 found.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
@@ -505,10 +472,7 @@ def find_orphans(model: Model) -> dict[str, str]:
 
 
 def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
-    """Return the quantised weight with a prefix, which may also be the name of the codes.
-
-    The expected record gives the name of the codes. Fails if there are no such codes.
-    """
+    """Return the quantised weight with a prefix, which may also be the name of the codes."""
     for name in (prefix, f"{prefix}.weight"):
         entry = entries.get(name)
         if entry is not None and isinstance(entry.desc, RecordDesc) and claims.name is None:
@@ -528,11 +492,10 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
         if claims.name is None or first in each.entries:
             return decide(each, claims)
     hint = "it has no quantised weights"
-    if alike:
-        hint = f"it has {', '.join(alike[0].names)}"
-    elif weights:
+    if weights:
         known = first_of([repr(each.prefix) for each in weights], _SHOWN)
         hint = f"prefixes of its {len(weights)} quantised weights: {known}"
+    hint = f"it has {', '.join(alike[0].names)}" if alike else hint
     raise MemdescError(f"the checkpoint has no tensor {full!r}; {hint}")
 
 
@@ -550,14 +513,9 @@ def decide(found: Weight, claims: Claims) -> Weight:
 def _decided(found: Weight, claims: Claims) -> Weight:
     noted = _noted(found)
     if isinstance(noted, dict):
-        reason = (
-            f"{found.prefix!r} is a Quantized, which reorder.load_all(path, reorder.Quantized) "
-            "reads"
-        )
-        return found._replace(quantized=noted, reason=reason)
-    said: Sequence[Said | None] = (None,)
-    if claims.declared is not None:
-        said = claims.declared.at(found.prefix)
+        way = "is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
+        return found._replace(quantized=noted, reason=f"{found.prefix!r} {way}")
+    said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
     present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
     made: dict[RecordDesc | None, Weight] = {}
     problems = []
@@ -579,9 +537,8 @@ def _decided(found: Weight, claims: Claims) -> Weight:
 def _has_tensors_of(found: Weight, name: str | None) -> bool:
     """Whether a weight has all tensors of a record."""
     scheme = None if name is None else scheme_of(name)
-    if scheme is None:
-        return True
-    return {*scheme.tensors(**scheme.shown(found.entries))} <= found.entries.keys()
+    wanted = () if scheme is None else scheme.tensors(**scheme.shown(found.entries))
+    return {*wanted} <= found.entries.keys()
 
 
 def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
@@ -590,8 +547,7 @@ def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | 
     by = about(f"{said.file} declares {name}") if said and claims.name is None else nullcontext()
     with by:
         desc = desc_of_tensors(found, name, options)
-        _check_said(found, desc, said)
-        _check_rest(found, desc, claims, said)
+        _check_said(found, desc, claims, said)
         looked_up = _looked_up(found, desc)
         if looked_up is not None:
             desc = desc_of_tensors(looked_up, name, options)
@@ -682,23 +638,19 @@ def _fitting(found: Weight) -> list[str]:
 
 
 def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
-    """Return a weight with the scales of each input, if a table says in which group each is.
-
-    None if there is no such table, or it has the order of the inputs.
-    """
-    order, inputs = found.order, desc.dims[desc.letters.index("i")] if "i" in desc.letters else 0
-    if order is None:
+    """Return a weight with scales for each input, if a table gives groups in another order."""
+    if (order := found.order) is None:
         return None
-    nbytes = inputs * INTEGERS[order.dtype].bits // BYTE_BITS if order.dtype in INTEGERS else -1
-    if order.nbytes != nbytes or not inputs:
+    at = desc.letters.find("i")
+    inputs, kind = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
+    if kind is None or kind.name not in INTEGERS or not inputs * kind.bits == 8 * order.nbytes > 0:
         raise MemdescError(
             f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
             f"the {inputs} inputs"
         )
-    table, group = order.read().view(DATA_TYPES[order.dtype].numpy), dict(desc.options).get("group")
-    if np.array_equal(
-        table, np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
-    ):
+    table, group = order.read().view(kind.numpy), dict(desc.options).get("group")
+    size = inputs if group in (-1, None) else int(str(group))
+    if np.array_equal(table, np.arange(inputs) // size):
         return None
     scheme = scheme_of(desc.name)
     parts = () if scheme is None else scheme.parts
@@ -708,7 +660,7 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
             f"{order.name} assigns inputs to groups in an arbitrary order (act-order), and no "
             f"scheme here looks up the scales of {desc.name} by such a table"
         )
-    count = desc.scales.layout.dims[desc.letters.index("i")]
+    count = desc.scales.layout.dims[at]
     if table.min() < 0 or table.max() >= count:
         raise MemdescError(
             f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
@@ -721,37 +673,32 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     return Weight(found.prefix, held)
 
 
-def _check_said(found: Weight, desc: RecordDesc, said: Said | None) -> None:
-    """Refuse options of a record that contradict the files of the model."""
-    if said is None or said.name != desc.name:
-        return
-    inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
-    is_one = group == -1
-    if said.group not in (None, group) and not (is_one and said.group >= inputs):
-        raise MemdescError(
-            f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
-            f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
-            f"{found.prefix!r}; correct {said.file} if it is wrong"
-        )
-    if said.is_ordered and not is_one and found.order is None:
-        raise MemdescError(
-            f"{said.file} declares act-order, which assigns inputs to groups by data, but there is "
-            f"no {ORDERS[0]} that says how; correct {said.file} if the inputs are in order"
-        )
-
-
-def _check_rest(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
-    """Refuse tensors that the record does not use."""
+def _check_said(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
+    """Refuse options that contradict the files of the model, and tensors that are not used."""
+    if said is not None and said.name == desc.name:
+        inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
+        is_one = group == -1
+        if said.group not in (None, group) and not (is_one and said.group >= inputs):
+            raise MemdescError(
+                f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
+                f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
+                f"{found.prefix!r}; correct {said.file} if it is wrong"
+            )
+        if said.is_ordered and not is_one and found.order is None:
+            raise MemdescError(
+                f"{said.file} declares act-order, which assigns inputs to groups by data, but "
+                f"there is no {ORDERS[0]} that says how; correct {said.file} if the inputs are in "
+                "order"
+            )
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
         scheme = scheme_of(desc.name)
-        options = [scheme.optional.get(name) if scheme else None for name in rest]
+        options = filter(None, [scheme.optional.get(name) if scheme else None for name in rest])
         hint = "".join(
             f"; leave {option}= out"
             if option in claims.options or said is None
             else f"; correct {said.file} if there are {option}"
             for option in options
-            if option
         )
         raise MemdescError(
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "

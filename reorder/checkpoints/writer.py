@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.shards import is_shard
+from reorder.checkpoints.formats.safetensors import is_shard
 from reorder.disk import NO_LINK, cannot, check_writable, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function

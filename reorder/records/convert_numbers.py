@@ -11,42 +11,38 @@ differ by a rounding if the caller allows it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, data_type
 from memdesc.dtypes import BYTE_BITS
-from memdesc.record import BIT_PLANES, Number, Rule
+from memdesc.record import BIT_PLANES, Number, RecordDesc, Rule
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.numbers import (
     bits_kind,
     bits_memory,
     code_range,
+    expand,
     integers_of,
     is_integer_number,
     load_bits,
     move_number,
     number_bits,
     number_values,
+    rounded,
     store_bits,
     store_integers,
     way_out,
     write_number,
 )
-from reorder.records.reference import expand, rounded
+from reorder.records.record import Record
 from reorder.values.convert import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from memdesc.record import RecordDesc
-    from reorder.records.record import Record
 
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
@@ -133,9 +129,8 @@ def write_numbers(
 ) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
-    `perm` is the dim of `out` for each dim of `record`. Fails if a number would change. Only with a
-    list as `errors` may a factor of the scales become a rounded reciprocal; the largest relative
-    error of a product of scales is appended to the list.
+    Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
+    relative error of a product of scales is appended to it.
     """
     with np.errstate(all="ignore"):
         return _Conversion(record, out, perm, errors).write()
@@ -187,7 +182,10 @@ class _Conversion:
             rest = zero.of(lambda z: target.code.minus - shift - z)
             if added is None or rest.values.any():
                 factors = []
-                added = self.scale.of(_plus_steps, rest, added or self._constant(0))
+                added = self.scale.of(
+                    lambda s, n, m: m.astype(np.float32) + s * n.astype(np.float32),
+                    *(rest, added or self._constant(0)),
+                )
         else:
             delta = zero.of(lambda z: target.code.minus - z)
         self._write_scales()
@@ -202,7 +200,10 @@ class _Conversion:
     def _check_float_zeros(self, *, is_alike: bool) -> None:
         """Refuse zero points that are floats unless both formats subtract them alike."""
         source, target = self.source, self.target
-        old, new = map(_has_float_zero, (self.record.desc, self.out.desc))
+        old, new = (
+            desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
+            for desc in (self.record.desc, self.out.desc)
+        )
         if not old and not new:
             return
         if source.zero is None or target.zero is None or source.offset or target.offset:
@@ -361,16 +362,6 @@ class _Conversion:
         raise MemdescError(f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}")
 
 
-def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -> NDArray[Any]:
-    """Return an offset plus a number of scales."""
-    moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
-    return moved
-
-
-def _has_float_zero(desc: RecordDesc) -> bool:
-    return desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
-
-
 def _computed(
     rule: Rule, scale: NDArray[Any], codes: NDArray[Any], added: NDArray[Any]
 ) -> NDArray[Any]:
@@ -379,10 +370,7 @@ def _computed(
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
-    """Return the f32 factor between two tables, if it is exact for all values; otherwise None.
-
-    It must be exact, since a rounded product could round differently once multiplied by a scale.
-    """
+    """Return the f32 factor between two tables, if it is exact for all values; otherwise None."""
     ratios = (old / new)[np.isfinite(new) & (new != 0)].astype(np.float64)
     # products of two f32 are exact in f64
     if len(ratios) and np.array_equal(new.astype(np.float64) * ratios[0], old, equal_nan=True):

@@ -6,32 +6,27 @@ layout; the chunks are small enough to stay in the cache.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, RecordDesc
+from memdesc.tags import FormatTag
 from reorder.api import reorder
+from reorder.cpu.decoding.pattern import PlacedPattern
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
-from reorder.records.fields import read_field
-from reorder.records.record import Record
-from reorder.records.reference import dequantize_reference
+from reorder.records.numbers import dequantize_reference
+from reorder.records.record import Record, read_field
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from memdesc import DataType
-    from memdesc.tags import FormatTag
-    from reorder.cpu.decoding.pattern import PlacedPattern
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
@@ -46,17 +41,16 @@ _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 def dequantize_record(
     record: Record, dtype: Any, desc: str | FormatTag | MemoryDesc | None, threads: int | None
 ) -> Memory:
-    """Return the numbers of a record in a float type and a layout, by default row-major.
-
-    They are computed in f32 and rounded once. Fails if the type is not a float type, or the layout
-    has other dims.
-    """
+    """Return the numbers of a record, rounded once, in a layout that is by default row-major."""
     wanted, dims = data_type(dtype), record.desc.dims
     if wanted.name not in FLOATS:
         raise MemdescError(f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}")
-    target = _target(dims, wanted, desc)
+    if not isinstance(desc, MemoryDesc):
+        desc = memory_desc(dims, wanted) if desc is None else memory_desc(dims, wanted, desc)
+    if desc.dims != dims or desc.dtype != wanted:
+        raise MemdescError(f"dst is {desc!r}, but the record has dims {dims} and dtype is {wanted}")
     # decoding in chunks of rows does not write all padding
-    dst = Memory.to_fill(target)
+    dst = Memory.to_fill(desc)
     decode_into(record, dst, threads)
     return dst
 
@@ -82,29 +76,24 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
 def read_by_kernels(
     record: Record, threads: int | None
 ) -> tuple[PlacedPattern | None, dict[str, NDArray[np.uint8]]]:
-    """Return how compiled code reads a record, and the tensors that it reads.
+    """Return how compiled code reads a record, or None if it cannot, and the tensors that it reads.
 
-    A record that it cannot read as stored is first unpacked, if its rule allows that. The first
-    value is None if compiled code cannot read it either way.
+    What it cannot read as stored is first unpacked, if the rule allows that.
     """
     with importing:
         from reorder.cpu.decoding.pattern import place_pattern  # LLVM is slow to load
     placed = place_pattern(record.desc)
-    if placed is None and _fits_plain(record.desc):
+    # a rule stays valid for bytes instead of narrower elements without tables and long shifts
+    fits_plain = all(
+        not number.is_looked_up and shift <= _MAX_SHIFT
+        for number in record.desc.rule.numbers
+        for name, shift in number.parts
+        if record.desc.field(name).kind in _UNPACKED
+    )
+    if placed is None and fits_plain:
         record = _plain(record, threads)
         placed = place_pattern(record.desc)
     return placed, record.tensors
-
-
-def _target(
-    dims: tuple[int, ...], dtype: DataType, desc: str | FormatTag | MemoryDesc | None
-) -> MemoryDesc:
-    """Return the descriptor to decode into; refuse one of other dims or another type."""
-    if not isinstance(desc, MemoryDesc):
-        return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
-    if desc.dims != dims or desc.dtype != dtype:
-        raise MemdescError(f"dst is {desc!r}, but the record has dims {dims} and dtype is {dtype}")
-    return desc
 
 
 @lru_cache(maxsize=128)  # the pieces of a conversion are alike
@@ -143,16 +132,6 @@ def _chunks(placed: PlacedPattern, memory: Memory) -> Iterator[_Chunk]:
             part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
         held = Memory.attached(plain, buffer[: plain.nbytes])
         yield _Chunk(chunk, held, Memory.attached(part, memory.data))
-
-
-def _fits_plain(desc: RecordDesc) -> bool:
-    """Whether the rule stays valid if elements narrower than a byte become bytes."""
-    return all(
-        not number.is_looked_up and shift <= _MAX_SHIFT
-        for number in desc.rule.numbers
-        for name, shift in number.parts
-        if desc.field(name).kind in _UNPACKED
-    )
 
 
 def _plain(record: Record, threads: int | None) -> Record:

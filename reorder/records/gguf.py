@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, data_type
 from memdesc.dtypes import DATA_TYPES
@@ -28,11 +30,6 @@ from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 from reorder.values.masked import refuse_masked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 # GGUF types that are floats rather than blocks of codes
 _PLAIN = ("f32", "f16", "bf16")

@@ -1,29 +1,25 @@
-"""Numbers of records: read and written as arrays of a value for each group."""
+"""Numbers of records: arrays of a value for each group, and by definition for each element."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.record import BIT_PLANES, Field, Number
+from memdesc.record import BIT_PLANES, Digits, Field, Number, RecordDesc
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
-from reorder.records.fields import read_field, write_field
+from reorder.records.record import Record, read_field, write_field
+from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+Tensors = Mapping[str, NDArray[np.uint8]]
 
-    from numpy.typing import NDArray
-
-    from memdesc.record import RecordDesc
-    from reorder.records.record import Record
-
-    Tensors = Mapping[str, NDArray[np.uint8]]
 
 # integers of at most this many bits, minus a constant, fit into 32 bits
 _NARROW = 24
@@ -129,16 +125,13 @@ def integers_of(
     read: Callable[..., NDArray[Any]] = read_field,
     kind: Any = None,
 ) -> NDArray[Any]:
-    """Return the integers in the joined fields of a number, before `minus`.
-
-    Codes in a table, and the bits of floats, are unsigned.
-    """
+    """Return the integers in the joined fields of a number, before `minus`."""
     narrow = np.int32 if number_bits(desc, number) <= _NARROW else np.int64
     joined: Any = 0
     for name, shift in number.parts:
         field = desc.field(name)
         bits = read(tensors[field.tensor], field)
-        if _is_signed(field) and not number.is_looked_up:
+        if _is_signed(field) and not number.is_looked_up:  # codes in a table are unsigned
             sign = bits.dtype.type(1 << field.bits - 1)
             bits = ((bits ^ sign) - sign).view(f"i{bits.itemsize}")
         joined = bits.astype(kind or narrow) << shift | joined
@@ -154,8 +147,7 @@ def number_values(
 ) -> NDArray[Any]:
     """Return the value of a number for each group: integers, or f32 for floats and tables.
 
-    If the number has a codebook, these are its codes. `read` is `read_field`, the definition, or
-    `load_bits`.
+    If the number has a codebook, these are its codes.
     """
     first = desc.field_of(number)
     if not _has_integers(first):
@@ -228,3 +220,69 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: st
         raise MemdescError(
             f"{where} cannot hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
         )
+
+
+# --- the numbers of all elements ---
+
+
+def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...]) -> NDArray[Any]:
+    """Repeat each group's value for all of its elements."""
+    for dim, (group, size) in enumerate(zip(groups, dims, strict=True)):
+        if group > 1:
+            values = values.repeat(min(group, size), dim)
+    return values[tuple(slice(size) for size in dims)]
+
+
+def dequantize_reference(record: Record) -> NDArray[np.float32]:
+    """Return the numbers of a record by its rule; each operation is rounded to f32.
+
+    A NaN that comes out is the quiet NaN without sign and payload.
+    """
+    rule = record.desc.rule
+    with np.errstate(all="ignore"):
+        x = _values(record, rule.code)
+        if rule.zero is not None:
+            zero = _values(record, rule.zero)
+            x = (
+                x - zero
+                if zero.dtype.kind == "i"
+                else rounded(x.astype(np.float32) - zero, rule.kind)
+            )
+        x = rounded(_product(record, rule.scale) * x.astype(np.float32), rule.kind)
+        if rule.offset:
+            offset = _product(record, rule.offset)
+            x = rounded(x + offset if rule.sign > 0 else x - offset, rule.kind)
+    return np.where(np.isnan(x), np.float32(np.nan), x)
+
+
+def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return f32 values rounded to a narrower float type, as f32."""
+    if kind == "f32":
+        return values
+    return decode(encode(values, data_type(kind)), data_type(kind), "f32")
+
+
+def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
+    """Return the product of numbers, from the left."""
+    product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
+    for number, factor in zip(numbers[1:], factors, strict=True):
+        joined = product / factor if number.divides else product * factor
+        product = rounded(joined, record.desc.rule.kind)
+    return product
+
+
+def _values(record: Record, number: Number) -> NDArray[Any]:
+    """Return the values of a number for each element."""
+    desc, columns = record.desc, record.desc.dims[-1]
+    first, book = desc.field_of(number), number.codebook
+    if 0 in desc.dims:
+        return np.empty(desc.dims, np.float32)
+    values = number_values(record.tensors, desc, number)[..., first.along_last(columns)]
+    values = expand(values, (*first.groups[:-1], 1), desc.dims)
+    if book is None:
+        return values
+    lanes = np.resize(np.array(book.lanes), columns)
+    if isinstance(book, Digits):
+        return book.of(values, lanes) - number.minus
+    found: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
+    return found.astype(np.int64)

@@ -108,31 +108,23 @@ def dims_in(source: RecordDesc, letters: str) -> tuple[int, ...]:
 
 
 def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that the target takes from the source: width, group, types, zero points.
-
-    They depend only on the formats, never on the data. Exponents, which few formats have as scales,
-    stay exponents only in the same format.
-    """
-    scale = source.scales
-    found: dict[str, Any] = {}
-    if "group" in legal and "i" in source.letters:
-        inputs = source.letters.index("i")
-        group = scale.groups[inputs]
-        found["group"] = -1 if group >= source.dims[inputs] else group
-    if "rows" in legal and "o" in source.letters:
-        outputs = source.letters.index("o")
-        rows = scale.groups[outputs]
-        found["rows"] = -1 if 1 < rows >= source.dims[outputs] else rows
-    if "bits" in legal and "bits" in (held := dict(source.options)):
+    """Return the options of the target that follow from the format of the source."""
+    scale, code, held = source.scales, source.codes, dict(source.options)
+    sizes = dict(zip(source.letters, zip(scale.groups, source.dims, strict=True), strict=False))
+    found: dict[str, Any] = {"g_idx": bool(held.get("g_idx"))}
+    if "i" in sizes:
+        group, size = sizes["i"]
+        found["group"] = -1 if group >= size else group
+    if "o" in sizes:
+        rows, size = sizes["o"]
+        found["rows"] = -1 if 1 < rows >= size else rows
+    if "bits" in held:
         found["bits"] = held["bits"]
-    code = source.codes
-    if "g_idx" in legal:
-        found["g_idx"] = bool(dict(source.options).get("g_idx"))
-    if "codes" in legal and code.kind in FLOATS:
+    if code.kind in FLOATS:
         found["codes"] = code.kind
-    types = {"f16", "bf16", "f32"} | ({scale.kind} if name == source.name else set())
-    if "scales" in legal and scale.kind in types:
+    # exponents, which few formats have as scales, stay exponents only in the same format
+    if scale.kind in {"f16", "bf16", "f32"} or name == source.name:
         found["scales"] = scale.kind
     if isinstance(legal.get("zeros"), bool):
         found["zeros"] = not source.rule.is_symmetric and source.name not in _MOSTLY_SYMMETRIC
-    return found
+    return {key: value for key, value in found.items() if key in legal}

@@ -22,7 +22,7 @@ from reorder.checkpoints.formats.entry import (
     Tensor,
     safe_path,
 )
-from reorder.checkpoints.formats.shards import find_indices, is_shard, plan_shards, stem_of
+from reorder.checkpoints.formats.safetensors import find_indices, is_shard, plan_shards, stem_of
 from reorder.checkpoints.formats.table import (
     FOREIGN_ENDINGS,
     FORMATS,

@@ -7,10 +7,12 @@ says what its tensor and others are together.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
@@ -18,14 +20,15 @@ from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from memdesc.record import RecordDesc, record_desc
 from memdesc.written import SCHEMA
-from reorder.checkpoints.formats.entry import Container, check_entries, stored_desc
+from reorder.checkpoints.formats.entry import (
+    Container,
+    Desc,
+    Entry,
+    Tensor,
+    check_entries,
+    stored_desc,
+)
 from reorder.values.formats import INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.checkpoints.formats.entry import Desc, Entry, Tensor
 
 # metadata keys: this, then the name of the tensor
 PREFIX = "memdesc."
@@ -38,11 +41,7 @@ _NOTE = "value"
 
 
 def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
-    """Write what a tensor holds: a layout as `to_json` does, a record by its name.
-
-    `note` says what several tensors are together, if this is the first of them. Fails for a record
-    without a name, and for one of several tensors.
-    """
+    """Write what a tensor holds, and what several are together if it is the first of them."""
     if isinstance(desc, MemoryDesc):
         text = desc.to_json()
     elif not desc.name or len(desc.tensors) > 1:
@@ -102,15 +101,12 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
 def container_of(
     form: str, path: Path, entries: Sequence[Entry], metadata: Mapping[str, Any]
 ) -> Container:
-    """Return what a file's headers say, given its tensors without and metadata with descriptors.
-
-    A key that begins like those of descriptors is other metadata, unless it names a tensor or has
-    the text of a descriptor.
-    """
+    """Return what a file's headers say, given its tensors without and metadata with descriptors."""
     names = {each.name for each in entries}
     texts, rest = dict[str, str](), dict[str, Any]()
     for key, text in metadata.items():
         name = key.removeprefix(PREFIX)
+        # other metadata may have such keys
         if name != key and isinstance(text, str) and (name in names or _is_descriptor(text)):
             texts[name] = text
         else:
@@ -141,10 +137,7 @@ def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
 
 
 def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
-    """Return an entry with its `desc`, from its descriptor if it has one.
-
-    `source` is what messages call the place of the descriptor; by default it is in the metadata.
-    """
+    """Return an entry with its `desc`, from its descriptor, in the metadata or `source`."""
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=entry.reason or reason)
@@ -178,13 +171,11 @@ def _misfit(entry: Entry, desc: Desc) -> str:
     """
     held = DATA_TYPES.get(entry.dtype)
     is_integer = entry.dtype in INTEGERS
-    if not entry.nbytes:
-        return ""
     if isinstance(desc, RecordDesc):
-        return "" if held is None or is_integer else "u8"
-    dtype = desc.dtype
-    if desc.layout.xor:
+        return "" if held is None or is_integer or not entry.nbytes else "u8"
+    if not entry.nbytes or desc.layout.xor:
         return ""  # of a swizzle there are only bytes
+    dtype = desc.dtype
     blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
     meant = f"{dtype} of shape {(*blocks,)}"
     is_replaced = dtype.name in INTEGERS or dtype.numpy.isbuiltin != 1 or dtype.bits == BYTE_BITS

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from time import time_ns
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
 from memdesc.dtypes import DATA_TYPES
@@ -22,12 +24,8 @@ from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc, record_desc
 from reorder.disk import open_file
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+Desc = MemoryDesc | RecordDesc
 
-    from numpy.typing import NDArray
-
-    Desc = MemoryDesc | RecordDesc
 
 # the most bytes in the name of a tensor; real names have about a hundred
 _MAX_NAME = 2**16 - 1
@@ -156,11 +154,7 @@ class Entry:
         return self.nbytes // len(self.rows) * last if self.rows else self.nbytes
 
     def read(self) -> NDArray[np.uint8]:
-        """Return the bytes: of `source` if it is given, else read with system calls.
-
-        If the file shrinks, that is an error for system calls, and a signal if it is mapped. Fails
-        if the file cannot be read, or has changed since its header was read.
-        """
+        """Return the bytes: of `source` if it is given, else read with system calls."""
         data = (self.source or _read)(self)
         if not self.rows:
             return data
@@ -330,17 +324,13 @@ def open_container(path: Path, what: str) -> Iterator[tuple[BinaryIO, FileState]
 
 
 class Tensor(NamedTuple):
-    """A tensor to be written: what a header says about it.
-
-    `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
-    and is written unless dtype and shape already say it. `note` says what several tensors are
-    together, in values of JSON; only the first of them has it.
-    """
+    """A tensor to be written: what a header says about it, in the terms of an `Entry`."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     nbytes: int
+    # written unless dtype and shape already say it
     desc: Desc | None = None
     note: Mapping[str, Any] | None = None
 
@@ -353,10 +343,7 @@ class Span(NamedTuple):
 
 
 class PlannedFile(NamedTuple):
-    """A file of an output: its size, where its tensors go, and the bytes of everything else.
-
-    Headers, indices and small files such as config.json are known before any tensor is written.
-    """
+    """A file of an output: its size, where its tensors go, and the bytes of everything else."""
 
     # its name in the folder of the output
     name: str

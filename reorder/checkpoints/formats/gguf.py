@@ -289,10 +289,9 @@ def _text(text: str) -> bytes:
 
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
-    """Return a tensor as GGUF has it, and the number of its type. Fails if GGUF cannot hold it.
+    """Return a tensor as GGUF has it, and the number of its type.
 
-    For types and dims that GGUF lacks it has integers of as many bits, and joins the outer dims; a
-    descriptor says what they are.
+    For types that GGUF lacks it has integers of as many bits, and it joins the outermost dims.
     """
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)

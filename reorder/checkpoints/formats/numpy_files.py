@@ -20,10 +20,11 @@ from functools import partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.lib import format as numpy_format
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
@@ -45,9 +46,6 @@ from reorder.checkpoints.formats.entry import (
     stored_desc,
 )
 from reorder.disk import open_file
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 try:
     import lzma

@@ -139,10 +139,7 @@ class _Field(NamedTuple):
 def _initializer(
     message: _Field, path: Path, files: dict[Path, FileState]
 ) -> tuple[str, Entry | None]:
-    """Return the name of an initializer, and its entry if its elements are stored as bytes.
-
-    `files` has the known files; one of external data is added.
-    """
+    """Return the name of an initializer, and its entry if bytes hold it; its file is added."""
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, _Field] = {}
@@ -172,7 +169,9 @@ def _initializer(
     with about(f"initializer {short_repr(name)}"):
         home, offset, length = path, 0, 0
         if is_external:
-            home, offset, length = _place(external, nbytes, path)
+            offset = _integer(external.get("offset", "0"), "offset")
+            length = _integer(external.get("length", str(nbytes)), "length")
+            home = safe_path(path.parent, external.get("location"), "external data")
             files[home] = files.get(home) or FileState.at(home)
         elif held is not None:
             offset, length = held.start, held.end - held.start
@@ -182,13 +181,6 @@ def _initializer(
                 "stored"
             )
     return name, Entry(name, dtype, shape, home, offset, nbytes, files[home])
-
-
-def _place(external: dict[str, str], nbytes: int, path: Path) -> tuple[Path, int, int]:
-    """Return where external data is: the file, its first byte, and how many bytes."""
-    offset = _integer(external.get("offset", "0"), "offset")
-    length = _integer(external.get("length", str(nbytes)), "length")
-    return safe_path(path.parent, external.get("location"), "external data"), offset, length
 
 
 def _integer(text: str, key: str) -> int:
@@ -212,10 +204,8 @@ def read(path: Path) -> Container:
         for field in _Field(file, 0, None, 0, state.nbytes).fields():
             if field.number == _METADATA:
                 metadata |= [field.pair()]
-            if field.number != _GRAPH:
-                continue
-            has_graph = True
-            for inner in field.fields():
+            has_graph |= field.number == _GRAPH
+            for inner in field.fields() if field.number == _GRAPH else ():
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
                     found.append(_initializer(inner, path, files))
@@ -231,6 +221,6 @@ def read(path: Path) -> Container:
         for place in files:
             with naming(place):
                 check_entries(entry for entry in entries if entry.file == place)
-    others = [name for name, entry in found if entry is None]
+    others = [name for name, entry in found if entry is None] + sparse
     named = {entry.name: describe(entry, None) for entry in entries}
-    return Container("onnx", named, metadata, (*files,), (*others, *sparse), has_nodes)
+    return Container("onnx", named, metadata, (*files,), (*others,), has_nodes)

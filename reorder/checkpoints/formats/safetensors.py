@@ -1,14 +1,18 @@
 """safetensors: the length of the header, the header as JSON, and the tensors without gaps.
 
 The package `safetensors` gives numpy neither offsets nor tensors of f8 and 4-bit types, so the file
-is read directly. Source: `safetensors/src/tensor.rs` of safetensors 0.7.
+is read directly. A model may have several: an index names them, or they are all in a folder.
+Sources: `safetensors/src/tensor.rs` of safetensors 0.7; `save_pretrained` of transformers 4 (the
+index, names of shards), `utils/constants.py` of diffusers 0.32.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,11 +27,16 @@ from reorder.checkpoints.formats.entry import (
     PlannedFile,
     Span,
     Tensor,
+    Unread,
     check_nbytes,
     check_planned,
     checked_shape,
+    joined,
     open_container,
+    safe_path,
 )
+from reorder.disk import cannot, naming, read_if_exists, read_small
+from reorder.messages import first_of
 
 _LENGTH = 8
 # the limit of the package
@@ -161,3 +170,209 @@ def _sort_key(tensor: Tensor) -> tuple[bool, int]:
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)
     width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits
     return tensor.nbytes % _ALIGNMENT != 0, -width
+
+
+# --- several files: an index of names, or all files of a folder ---
+
+INDEX_ENDING = ".safetensors.index.json"
+_ENDING = ".safetensors"
+_MAX_INDEX = 100_000_000
+# how many names a message lists
+_SHOWN = 4
+# as `save_pretrained` numbers shards, with at least five digits; the most that are looked for
+_NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
+_MAX_SHARDS = 10_000
+# what transformers and diffusers call the files of a model
+_STEM = "model"
+_STEMS = (_STEM, "diffusion_pytorch_model")
+# a model in one file, and the index of one in several
+_WHOLE, _INDEX = f"{_STEM}{_ENDING}", f"{_STEM}{INDEX_ENDING}"
+# endings of checkpoints that are opened as a file
+_FILES = (".gguf", ".onnx", ".npz")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
+    """Read the checkpoint in a folder: the shards of its index, or else all its files.
+
+    Beside a model in one file or in numbered ones, others such as adapters are not part of it.
+    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
+    """
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise cannot(folder, "read", error) from None
+    indices = find_indices(names)
+    if len(indices) > 1:
+        raise MemdescError(
+            f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
+        )
+    if indices:
+        return read_index(folder / indices[0], skip_unreadable=skip_unreadable)
+    shards = [name for name in names if name.endswith(_ENDING)]
+    if not shards:
+        raise MemdescError(_nothing(folder, names))
+    numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
+    if _WHOLE in shards and all(_stem_of(name) != _STEM for name in {*shards} - {_WHOLE}):
+        shards = [_WHOLE]
+    elif numbered:
+        shards = numbered
+    absent = _absent(shards)
+    if absent and not skip_unreadable:
+        is_are = "is" if len(absent) == 1 else "are"
+        raise MemdescError(
+            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
+            f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
+            f"name one file to read only that one: {str(folder / shards[0])!r}"
+        )
+    found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
+    return joined(folder, [*found.values()])._replace(unread=unread)
+
+
+def _nothing(folder: Path, names: Sequence[str]) -> str:
+    """Return why a folder holds no checkpoint that is read."""
+    msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
+    if others := [name for name in names if name.endswith(_FILES)]:
+        msg += f"; name a file, such as {others[0]!r}"
+    if pickles := [name for name in names if name.endswith(_PICKLES)]:
+        msg += (
+            f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
+            "bytes, which do not say what they hold"
+        )
+    return msg
+
+
+def find_indices(names: Sequence[str]) -> list[str]:
+    """Return the names of a folder's indices: that of transformers, without Mistral's, or all."""
+    if _INDEX in names:
+        return [_INDEX]
+    return [name for name in names if name.endswith(INDEX_ENDING) and _WHOLE not in names]
+
+
+def _absent(shards: Sequence[str]) -> list[str]:
+    """Return the names of shards that are missing according to the numbers in other names."""
+    found = []
+    for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
+        numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
+        found += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
+    return sorted({*found} - {*shards})
+
+
+def _read_shards(
+    folder: Path, names: Sequence[str], *, skip_unreadable: bool
+) -> tuple[dict[str, Container], dict[str, Unread]]:
+    """Return the shards that can be read, and why others cannot."""
+    found: dict[str, Container] = {}
+    unread: dict[str, Unread] = {}
+    for name in names:
+        try:
+            found[name] = read(safe_path(folder, name, "the shard"))
+        except MemdescError as error:
+            if not skip_unreadable or (name == names[-1] and not found):
+                raise
+            unread[name] = Unread(str(error))
+    return found, unread
+
+
+def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
+    """Read the shards that an index names; each must hold exactly what the index says.
+
+    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
+    """
+    text = read_small(path, _MAX_INDEX)
+    with naming(path):
+        names = _weight_map(text)
+        shards, unread = _read_shards(
+            path.parent, sorted(set(names.values())), skip_unreadable=skip_unreadable
+        )
+    found = joined(path, [*shards.values()])
+    for name, shard in names.items():
+        if shard in shards and name not in shards[shard].entries:
+            raise MemdescError(
+                f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which does not have it"
+            )
+    if unknown := found.entries.keys() - names.keys():
+        raise MemdescError(
+            f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
+        )
+    held = {
+        file: each._replace(names=tuple(name for name in names if names[name] == file))
+        for file, each in unread.items()
+    }
+    return found._replace(unread=held)
+
+
+def homes_beside(path: Path) -> dict[str, str]:
+    """Return the file of each tensor of the model that a file is a shard of, if it is one."""
+    found: dict[str, str] = {}
+    for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
+        with suppress(MemdescError):  # else it says nothing about this file
+            names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
+            found |= names if path.name in names.values() else {}
+    return found
+
+
+def _weight_map(text: bytes) -> dict[str, str]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MemdescError(f"it is not JSON: {error}") from None
+    names = fields.get("weight_map") if isinstance(fields, dict) else None
+    if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):
+        return names
+    raise MemdescError("it has no 'weight_map' from names of tensors to files")
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file's name is one that `plan_shards` gives."""
+    return _stem_of(name) is not None
+
+
+def _stem_of(name: str) -> str | None:
+    """Return what the name of a file that `plan_shards` gives starts with; None for others."""
+    numbered = _NUMBERED.fullmatch(name)
+    stem = numbered[1] if numbered else name.removesuffix(INDEX_ENDING).removesuffix(_ENDING)
+    return stem if stem in _STEMS and stem != name else None
+
+
+def stem_of(names: Iterable[str]) -> str:
+    """Return what the names of a model's files start with: that of diffusers if they all do."""
+    found = {_stem_of(name) for name in names}
+    (stem,) = found if len(found) == 1 else (None,)
+    return stem or _STEM
+
+
+def plan_shards(
+    tensors: Sequence[Tensor],
+    metadata: Mapping[str, Any],
+    max_nbytes: int,
+    *,
+    stem: str = _STEM,
+    is_indexed: bool = False,
+) -> tuple[PlannedFile, ...]:
+    """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
+
+    A larger tensor gets a shard of its own. What fits into one file is written as one, and without
+    an index unless `is_indexed`. The names of all files start with `stem`.
+    """
+    shards: list[list[Tensor]] = [[]]
+    filled = 0
+    for tensor in tensors:
+        if shards[-1] and filled + tensor.nbytes > max_nbytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(tensor)
+        filled += tensor.nbytes
+    count, names = len(shards), [f"{stem}{_ENDING}"]
+    if count > 1:
+        names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+    parts = [*zip(names, shards, strict=True)]
+    files = [plan(name, part, metadata) for name, part in parts]
+    if count == 1 and not is_indexed:
+        return (*files,)
+    homes = {tensor.name: name for name, part in parts for tensor in part}
+    if len(homes) < len(tensors):
+        raise MemdescError(f"two of the {len(tensors)} tensors would have the same name")
+    total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
+    text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
+    return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

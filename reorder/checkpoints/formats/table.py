@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc.errors import MemdescError
 from reorder.checkpoints.formats import gguf, numpy_files, onnx, safetensors
-from reorder.checkpoints.formats.shards import INDEX_ENDING, read_folder, read_index
+from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
+from reorder.checkpoints.formats.safetensors import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
 
 # how many bytes of a file are compared with `start`
 _START = 64

@@ -27,8 +27,8 @@ from reorder.plan.planner import plan_reorder
 from reorder.quantized import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into
+from reorder.records.numbers import dequantize_reference
 from reorder.records.record import Record
-from reorder.records.reference import dequantize_reference
 from reorder.records.repacking import dim_order
 from reorder.reference import execute_reference
 from reorder.values.attr import Attr

@@ -26,7 +26,7 @@ from memdesc.record import record_desc
 from reorder import Memory, Quantized, load, load_all, save
 from reorder.checkpoints import save_raw
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.safetensors import plan_shards
 from reorder.checkpoints.writer import Writer
 from reorder.records import Record
 from tests.files import json_mutations, must_read_or_refuse, mutations, temporaries

@@ -63,21 +63,6 @@ def test_tensors_are_mapped_with_their_descriptors(model: Path) -> None:
         conv.numpy()
 
 
-def test_records_of_one_tensor_are_decoded(model: Path) -> None:
-    with reorder.open_checkpoint(model) as checkpoint:
-        record = checkpoint["q4"].memory()
-        assert isinstance(record, reorder.records.Record)
-        assert (checkpoint["q4"].numpy() == reorder.dequantize(record).numpy()).all()
-
-
-def test_types_without_a_descriptor_give_their_bytes(model: Path) -> None:
-    with reorder.open_checkpoint(model) as checkpoint:
-        assert checkpoint["f6"].data.tolist() == [1, 2, 3]
-        with pytest.raises(MemdescError, match="no data type and no record called 'F6_E2M3'"):
-            checkpoint["f6"].numpy()
-        assert "F6_E2M3" in repr(checkpoint["f6"])
-
-
 def test_unaligned_tensors_are_copied(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     text = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()

@@ -15,7 +15,7 @@ from memdesc.record.gguf import GGUF_TYPES
 from reorder.cli.main import main
 from reorder.quantized import Quantized
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
-from tests.records import plain_scales, random_record
+from tests.records import random_record
 
 _DIMS = (64, 128)
 _TAG = "BA16a64b4a"
@@ -48,12 +48,6 @@ def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floa
         found = reorder.checkpoints.differences(model, other)
         assert found.keys() == {"layer", "layer.weight"}
         assert found["layer.weight"].problem == problem
-
-
-def _raw_model(path: Path, x: NDArray[Any], shape: Any = _DIMS) -> Path:
-    """Save codes as programs do that store no layout."""
-    write_safetensors(path, {"w": np.ascontiguousarray(x).view(np.int8).reshape(shape)})
-    return path
 
 
 _X = _codes()
@@ -177,20 +171,6 @@ def test_codes_that_make_no_record_are_explained_by_that_of_the_reference(tmp_pa
     }
 
 
-def test_tensors_of_one_side_only_differ(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
-    reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
-    reorder.save(other, {"a": np.ones(3), "c": np.ones(3)})
-    assert reorder.checkpoints.differences(one, other).keys() == {"b", "c"}
-
-
-def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
-    path = _saved(tmp_path / "packed.safetensors", _X)
-    report = reorder.convert(path, tmp_path / "again.safetensors", map=[f"*: {_TAG}"])
-    assert (report.converted, report.copied) == (0, 1)
-    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
-
-
 def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:
     folder.mkdir()
     write_safetensors(folder / "model.safetensors", layer)
@@ -262,21 +242,6 @@ def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
         assert main(["compare", str(model), str(tmp_path / f"{name}.safetensors")]) == code
 
 
-def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    blocks = plain_scales(random_record(record_desc((64, 256), "q4_0"), rng), rng)
-    reorder.convert(_saved_blocks(tmp_path / "x.npz", blocks), tmp_path / "q.gguf", map=())
-    next(iter(blocks.tensors.values()))[2] ^= 1  # a bit of a code
-    reorder.convert(_saved_blocks(tmp_path / "y.npz", blocks), tmp_path / "bad.gguf", map=())
-    for name in ("f.safetensors", "f.gguf"):
-        reorder.convert(tmp_path / "q.gguf", tmp_path / name, map=("*: plain, f32",))
-        for one, other in (("q.gguf", name), (name, "q.gguf")):
-            assert not reorder.checkpoints.differences(tmp_path / one, tmp_path / other)
-        for one, other in (("bad.gguf", name), (name, "bad.gguf")):
-            (found,) = reorder.checkpoints.differences(tmp_path / one, tmp_path / other).values()
-            assert found.problem.startswith("differ in ")
-
-
 @pytest.mark.parametrize("name", GGUF_TYPES)
 def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -> None:
     desc = record_desc((4, 256), name)
@@ -287,30 +252,6 @@ def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -
     bad = _saved_blocks(tmp_path / "bad.npz", blocks)
     (found,) = reorder.checkpoints.differences(bad, good).values()
     assert found.causes == ("the halves of dim 0 are swapped",)
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
-@pytest.mark.parametrize("dims", [(8, 128), (2, 8, 128)])
-def test_rows_of_planes_that_were_swapped_are_named(
-    tmp_path: Path, bits: int, dims: tuple[int, ...]
-) -> None:
-    record = random_record(record_desc(dims, "mlx", bits=bits), np.random.default_rng(0))
-    good = _saved_blocks(tmp_path / "good.npz", record)
-    dim = len(dims) - 2
-    for change, cause in (
-        (lambda x: np.roll(x, 4, dim), "the halves of dim {} are swapped"),
-        (
-            lambda x: np.concatenate([x[..., 0::2, :], x[..., 1::2, :]], dim),
-            "the even and the odd rows of dim {} are in halves",
-        ),
-    ):
-        tensors = {
-            role: np.ascontiguousarray(change(x.reshape(*dims[:-1], -1))).reshape(-1)
-            for role, x in record.tensors.items()
-        }
-        bad = _saved_blocks(tmp_path / "bad.npz", reorder.records.Record(record.desc, tensors))
-        (found,) = reorder.checkpoints.differences(bad, good).values()
-        assert found.causes == (cause.format(dim),)
 
 
 def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:

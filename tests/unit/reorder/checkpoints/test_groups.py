@@ -141,15 +141,6 @@ def test_a_note_says_what_a_weight_is_whatever_a_config_says(
     assert found.desc == record.desc
 
 
-def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
-    layer, wanted = gptq_layer()
-    write_safetensors(tmp_path / "x.safetensors", layer)
-    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
-        assert np.array_equal(reorder.dequantize(checkpoint.record("", "gptq")).numpy(), wanted)
-    found = converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "*: gptq -> ab, f32")
-    assert np.array_equal(found["weight"], wanted)
-
-
 def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
     desc = record_desc((2, 32), "q4_0")
     data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)

@@ -165,26 +165,6 @@ def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
     check(out, "w", "w_scale")
 
 
-def test_they_are_compared_by_the_numbers_they_stand_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, other, third = (tmp_path / f"{k}.safetensors" for k in range(3))
-    q = quantized()
-    half = reorder.reorder(q.memory, "ba")
-    save(one, {"w": q, "fc": record()[0]})
-    save(
-        other, {"w": Quantized(half, q.scales, q.zero_points, q.axis, q.groups), "fc": record()[0]}
-    )
-    save(third, {"w": Quantized(q.memory, q.scales * 2, q.zero_points, q.axis, q.groups)})
-    assert main(["compare", str(one), str(other), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["compared"], facts["raw_codes"]) == (2, [])
-    assert main(["compare", str(one), str(third), "--json"]) == 1
-    facts = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in facts["differing"]] == ["w"]
-    assert facts["only_in_a"] == ["fc.weight"]
-
-
 @pytest.mark.parametrize("ending", _ENDINGS)
 @pytest.mark.parametrize("axis", [0, None])
 def test_scales_of_a_type_that_numpy_lacks_are_read(

@@ -10,7 +10,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.checkpoints.formats.entry import PlannedFile, Span, Tensor
-from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.safetensors import plan_shards
 from reorder.checkpoints.formats.table import plan_file, read_container
 from reorder.checkpoints.writer import InUseError, Writer, partial_folder
 from tests.writers import one_tensor, write_part

@@ -18,7 +18,7 @@ from memdesc import UnsupportedFormatError, known_names, memory_desc
 from memdesc.names import images, resolve
 from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.shards import plan_shards
+from reorder.checkpoints.formats.safetensors import plan_shards
 from reorder.checkpoints.writer import Writer, partial_folder  # noqa: F401 - sessions use it
 from tests.checkpoints import fp8_layer, write_config, write_safetensors
 from tests.hints import ROOT

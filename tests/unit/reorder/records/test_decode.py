@@ -5,20 +5,18 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import Layout, data_type, memory_desc
+from memdesc import data_type, memory_desc
 from memdesc.record import (
     Codebook,
     Digits,
-    Field,
     Number,
     RecordDesc,
-    Rule,
     known_records,
     record_desc,
 )
 from memdesc.record.gguf import GGUF_TYPES
 from tests.programs import run_python
-from tests.records import bits_of, dequantize_reference, random_record
+from tests.records import bits_of, by_hand, dequantize_reference, number, random_record
 
 gguf = pytest.importorskip("gguf")
 
@@ -70,46 +68,18 @@ def test_any_number_of_dims_is_decoded(dims: tuple[int, ...]) -> None:
         assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
-def by_hand(kind: str, columns: int, tag: str = "ab") -> RecordDesc:
-    """Return a record of codes of a kind and a scale for each row."""
-    codes = memory_desc((6, columns), kind, tag).layout
-    scales = memory_desc((6, 1), "f32").layout
-    fields = (Field("q", kind, codes, (1, 1), "q"), Field("d", "f32", scales, (1, columns), "d"))
-    return RecordDesc((6, columns), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)))
+def _check(desc: RecordDesc) -> None:
+    """Check that random bytes are decoded by the definition."""
+    record = random_record(desc, RNG)
+    found = reorder.dequantize(record).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
 @pytest.mark.parametrize("kind", ["u4", "s4", "f4_e2m1", "s8", "u8", "s16", "bf16", "e8m0", "f64"])
 @pytest.mark.parametrize("columns", [5, 1040])
 @pytest.mark.parametrize("tag", ["ab", "ba"])
 def test_records_by_hand_are_decoded_by_their_definition(kind: str, columns: int, tag: str) -> None:
-    record = random_record(by_hand(kind, columns, tag), RNG)
-    assert (
-        bits_of(reorder.dequantize(record).numpy()) == bits_of(dequantize_reference(record))
-    ).all()
-
-
-def test_planes_that_do_not_follow_blocks_are_read_bit_by_bit() -> None:
-    codes = memory_desc((6, 5), "u8", "ba").layout
-    fields = (
-        Field("low", "u2", codes, (1, 1), "low"),
-        Field("high", "u1", codes, (1, 1), "high"),
-        Field("d", "f32", memory_desc((6, 5), "f32").layout, (1, 1), "d"),
-    )
-    rule = Rule(Number((("low", 0), ("high", 2)), 3), (Number((("d", 0),)),))
-    record = random_record(RecordDesc((6, 5), fields, rule), RNG)
-    found = reorder.dequantize(record).numpy()
-    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
-
-
-def test_buffers_at_odd_addresses_are_read() -> None:
-    desc = record_desc((256, 256), "gptq")
-    record = random_record(desc, RNG)
-    moved = {}
-    for name, data in record.tensors.items():
-        moved[name] = np.zeros(len(data) + 1, np.uint8)[1:]
-        moved[name][:] = data
-    found = reorder.dequantize(reorder.records.Record(desc, moved)).numpy()
-    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+    _check(by_hand((6, columns), f"q {kind} {tag}; d f32 /1x{columns}"))
 
 
 @pytest.mark.parametrize("dims", [(0, 1 << 56), (1 << 56, 0)])
@@ -123,11 +93,9 @@ def test_a_record_without_elements_needs_no_tables_of_its_other_dims(
 
 
 def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
-    codes = Field("q", "s8", memory_desc((6, 32), "s8").layout, (1, 1), "q")
-    scales = Field("d", "f32", memory_desc((1, 1), "f32").layout, (1 << 62, 1 << 62), "d")
-    zeros = Field("m", "f32", memory_desc((1, 1), "f32").layout, (7, 1 << 60), "m")
-    rule = Rule(Number((("q", 0),)), (Number((("d", 0),)),), offset=(Number((("m", 0),)),))
-    desc = RecordDesc((6, 32), (codes, scales, zeros), rule, "mine")
+    huge = 1 << 62
+    fields = f"q s8; d f32 /{huge}x{huge}; m f32 /7x{huge}"
+    desc = by_hand((6, 32), fields, "mine", offset=(number("m"),))
     x = RNG.integers(-128, 128, (6, 32), np.int8)
     given = {"q": x, "d": np.full(1, 0.5, np.float32), "m": np.full(1, 2, np.float32)}
     record = reorder.records.Record(desc, given)
@@ -135,22 +103,6 @@ def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
     assert (dequantize_reference(record) == x * 0.5 + 2).all()
     packed = reorder.records.repack(record, desc)
     assert (reorder.dequantize(packed).numpy() == x * 0.5 + 2).all()
-
-
-@pytest.mark.parametrize(
-    ("kind", "shift"),
-    [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20), ("u4", 16), ("u4", 17)],
-)
-def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shift: int) -> None:
-    plain = memory_desc((5, 9), "u8", "ba").layout
-    shifted = Layout(plain.dims, plain.axes, plain.blocks, 3)
-    codes = Field("q", kind, shifted, (1, 1), "q")
-    scales = Field("d", "f32", memory_desc((5, 9), "f32").layout, (1, 1), "d")
-    table = () if shift else tuple(range(7, 7 + (1 << codes.bits)))
-    rule = Rule(Number((("q", shift),), 0, table), (Number((("d", 0),)),))
-    record = random_record(RecordDesc((5, 9), (codes, scales), rule), RNG)
-    found = reorder.dequantize(record).numpy()
-    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
 @pytest.mark.parametrize(
@@ -228,32 +180,19 @@ BOOKS = [
 def test_codebooks_by_hand_are_decoded_by_their_definition(
     bits: int, book: Codebook | Digits, group: int, columns: int
 ) -> None:
-    shape = (6, columns // group)
     kinds = ["u1"] * bits if bits == 3 else ["s8"]
-    fields = [
-        Field(f"q{k}", kind, memory_desc(shape, "u8").layout, (1, group), f"q{k}")
-        for k, kind in enumerate(kinds)
-    ]
-    scale = Field("d", "bf16", memory_desc((6, 1), "bf16").layout, (1, columns), "d")
-    parts = tuple((part.name, k) for k, part in enumerate(fields))
-    minus = 3 if isinstance(book, Digits) else 0
-    point = Field("z", "u4", memory_desc((6, columns), "u4").layout, (1, 1), "z")
-    number = Number((("z", 0),), 0, (*range(8), *range(-8, 0)))
-    zero = number if columns == 64 else None
-    rule = Rule(Number(parts, minus, codebook=book), (Number((("d", 0),)),), zero)
-    desc = RecordDesc((6, columns), (*fields, scale, point), rule)
-    record = random_record(desc, RNG)
-    found = reorder.dequantize(record).numpy()
-    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+    fields = [f"q{k} {kind} /1x{group}" for k, kind in enumerate(kinds)]
+    parts = tuple((f"q{k}", k) for k in range(len(kinds)))
+    point = number("z", 0, (*range(8), *range(-8, 0))) if columns == 64 else None
+    code = Number(parts, 3 if isinstance(book, Digits) else 0, codebook=book)
+    text = "; ".join([*fields, f"d bf16 /1x{columns}", "z u4"])
+    _check(by_hand((6, columns), text, code=code, zero=point))
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_floats_whose_bits_are_stored_apart_are_joined(kind: str) -> None:
-    low = Field("low", "u8", memory_desc((4, 2), "u8").layout, (1, 32), "low")
-    high = Field("high", "u8", memory_desc((4, 2), "u8").layout, (1, 32), "high")
-    codes = Field("q", "s8", memory_desc((4, 64), "s8").layout, (1, 1), "q")
     scale = Number((("low", 0), ("high", 8)), kind=kind)
-    desc = RecordDesc((4, 64), (low, high, codes), Rule(Number((("q", 0),)), (scale,)))
+    desc = by_hand((4, 64), "low u8 /1x32; high u8 /1x32; q s8", scale=(scale,))
     record = random_record(desc, RNG)
     joined = record.field("low").astype(np.uint16) | record.field("high").astype(np.uint16) << 8
     scales = joined.view(data_type(kind).numpy).astype(np.float32).repeat(32, 1)

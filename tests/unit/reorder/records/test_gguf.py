@@ -53,12 +53,6 @@ def by_gguf(data: np.ndarray, name: str) -> np.ndarray:
     return expected
 
 
-@pytest.mark.parametrize("name", DECODED)
-def test_every_type_that_gguf_decodes_is_decoded_to_the_same_bits(name: str) -> None:
-    data = random_rows(name, 4, 3)
-    assert_same(reorder.records.dequantize_gguf(data, KIND[name]), by_gguf(data, name))
-
-
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("name", ["q8_0", "q4_k"])
 def test_results_that_exceed_the_cache_are_the_same_at_every_address(name: str, dtype: str) -> None:
@@ -128,15 +122,6 @@ def test_floats_are_read_as_floats_too_and_f32_is_not_copied() -> None:
         data = x.astype(kind)
         name = "F32" if kind is np.float32 else "F16"
         assert_same(reorder.records.dequantize_gguf(data, name), by_gguf(data, name))
-
-
-@pytest.mark.parametrize(("dtype", "tag"), [("f16", np.float16), ("f64", np.float64)])
-def test_out_of_another_float_type_is_one_rounding(dtype: str, tag: Any) -> None:
-    data = random_rows("Q8_0", 4, 3)
-    out = np.zeros((4, 96), tag)
-    reorder.records.dequantize_gguf(data, "Q8_0", out)
-    record = reorder.records.Record(record_desc((4, 96), "q8_0"), data)
-    assert np.array_equal(out, reorder.dequantize(record, dtype=dtype).numpy(), equal_nan=True)
 
 
 BLOCK = np.zeros(18, np.uint8)

@@ -4,30 +4,11 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, PaddingError, memory_desc
-from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
-from tests.records import random_record
+from memdesc import MemdescError, PaddingError
+from memdesc.record import known_records, record_desc
+from tests.records import by_hand, random_record
 
 RNG = np.random.default_rng(0)
-
-
-def test_buffers_are_used_without_a_copy_whatever_their_type() -> None:
-    buffers: dict[str, Any] = {
-        "qweight": np.zeros((8, 128), np.int32),
-        "qzeros": np.zeros((1, 16), np.int32),
-        "scales": np.zeros((1, 128), np.float16),
-    }
-    record = reorder.records.Record(record_desc((64, 128), "gptq", group=64), buffers)
-    buffers["scales"][0, 3] = 2
-    assert record.field("scales")[0, 3] == 2
-    assert buffers.keys() == record.tensors.keys()
-
-
-def test_a_record_without_buffers_is_zeroed() -> None:
-    record = reorder.records.Record(record_desc((2, 64), "q8_0"))
-    assert record.data.nbytes == 136
-    assert not record.data.any()
-    assert repr(record) == "Record(record_desc((2, 64), 'q8_0'))"
 
 
 @pytest.mark.parametrize("name", known_records())
@@ -55,11 +36,7 @@ def test_padding_of_a_field_is_checked_with_its_name() -> None:
 
 
 def test_padding_of_planes_of_bits_is_checked() -> None:
-    layout = memory_desc((3, 8), "u8", "Ab4a").layout
-    scales = memory_desc((1, 1), "f32").layout
-    fields = (Field("q", "u2", layout, (1, 1), "q"), Field("d", "f32", scales, (3, 8), "d"))
-    rule = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
-    record = reorder.records.Record(RecordDesc((3, 8), fields, rule))
+    record = reorder.records.Record(by_hand((3, 8), "q u2 Ab4a; d f32 /3x8"))
     record.tensors["q"][2] = 0x3F
     record.check_padding()
     record.tensors["q"][2] = 0x40
@@ -87,15 +64,6 @@ def test_tensors_of_other_libraries_and_void_elements_are_used_without_a_copy() 
         zeros = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
         record = reorder.records.Record(desc, zeros | {"scales": given})
         assert np.shares_memory(record.tensors["scales"], scales)
-
-
-def test_integers_of_any_width_are_set_as_bits() -> None:
-    made = reorder.records.Record(record_desc((4, 32), "int_quantized"))
-    codes = np.arange(128).reshape(4, 32) % 16 - 8
-    made.set_field("weight", codes)
-    assert (made.field("weight").astype(int) == codes).all()
-    made.set_field("weight", -codes[::-1, ::-1].clip(-7))
-    assert (made.field("weight").astype(int) == -codes[::-1, ::-1].clip(-7)).all()
 
 
 def test_constants_are_written_and_checked() -> None:

@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 import reorder
-from memdesc import MemdescError, memory_desc
-from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
+from memdesc import MemdescError
+from memdesc.record import Number, RecordDesc, known_records, record_desc
 from reorder.records.numbers import code_range
 from reorder.records.repacking import target_desc
-from tests.records import dequantize_reference, plain_scales, random_record
+from tests.records import by_hand, dequantize_reference, number, plain_scales, random_record
 
 RNG = np.random.default_rng(0)
 INT4 = ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
@@ -128,28 +128,6 @@ def test_experts_are_turned_where_formats_order_their_dims_differently() -> None
         reorder.records.repack(found, "modelopt_nvfp4")
 
 
-@pytest.mark.parametrize("dims", [(300, 130), (7, 200)])
-def test_scales_of_fp8_are_repeated_for_smaller_parts_and_joined_where_equal(
-    dims: tuple[int, int],
-) -> None:
-    whole = made("fp8_tensor", dims, codes="f8_e5m2", scales="bf16")
-    for target in FP8:
-        part = reorder.records.repack(whole, target, scale_inv=True)
-        assert part.desc.field("weight_scale_inv").kind == "bf16"
-        assert part.tensors["weight"].tobytes() == whole.tensors["weight"].tobytes()
-        assert_same(whole, part)
-        back = reorder.records.repack(part, whole.desc)
-        assert back.tensors["weight_scale"].tobytes() == whole.tensors["weight_scale"].tobytes()
-    blocks = made("fp8_block", (300, 130))
-    with pytest.raises(MemdescError, match="scales differ within"):
-        reorder.records.repack(blocks, "fp8_tensor")
-    fine = reorder.records.repack(blocks, "fp8_block", block=2)
-    assert_same(blocks, fine)
-    assert_same(fine, reorder.records.repack(fine, "fp8_block"))
-    with pytest.raises(MemdescError, match="codes stand for different numbers"):
-        reorder.records.repack(blocks, "fp8_block", codes="f8_e5m2")
-
-
 def pack_words(codes: NDArray[Any], order: tuple[int, ...]) -> NDArray[np.uint32]:
     """Pack eight codes along the last axis into a word; `order[k]` is at bit 4 * k."""
     groups = codes.reshape(*codes.shape[:-1], -1, 8).astype(np.uint32)
@@ -238,19 +216,8 @@ def test_rows_of_more_dims_are_repacked_too() -> None:
     assert reorder.records.repack(empty, "q8_0").data.nbytes == 0
 
 
-def by_hand(kind: str) -> RecordDesc:
-    codes = memory_desc((8, 32), kind).layout
-    scales = memory_desc((8, 1), "f32").layout
-    fields = (Field("q", kind, codes, (1, 1), "q"), Field("d", "f32", scales, (1, 32), "d"))
-    return RecordDesc((8, 32), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)), "mine")
-
-
-def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
-    record = made("q4_0", (64, 256))
-    target = record_desc((256, 64), "awq", group=32)
-    assert_same(record, reorder.records.repack(record, target))
-    with pytest.raises(MemdescError, match="it must have the same, and no further options"):
-        reorder.records.repack(record, record_desc((64, 256), "awq", group=32))
+def codes_of(kind: str, more: str = "", **rule: Any) -> RecordDesc:
+    return by_hand((8, 32), f"q {kind}; d f32 /1x32{more}", "mine", **rule)
 
 
 def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
@@ -295,17 +262,15 @@ def test_offsets_that_are_rounded_name_the_type_that_holds_them() -> None:
 
 
 def test_codes_of_more_than_a_byte_are_refused() -> None:
-    record = reorder.records.Record(by_hand("s16"))
+    record = reorder.records.Record(codes_of("s16"))
     rule = record.desc.rule._replace(kind="bf16")
     with pytest.raises(MemdescError, match="codes of more than 8 bits are not repacked"):
         reorder.records.repack(record, replace(record.desc, rule=rule, name="other"))
 
 
 def test_formulas_of_another_sign_or_type_keep_the_numbers_or_are_refused() -> None:
-    desc = by_hand("s8")
-    offset = replace(desc.fields[1], name="m", tensor="m")
-    rule = desc.rule._replace(offset=(Number((("m", 0),)),))
-    desc = RecordDesc(desc.dims, (*desc.fields, offset), rule, "mine")
+    desc = codes_of("s8", "; m f32 /1x32", offset=(number("m"),))
+    rule = desc.rule
     record = random_record(desc, RNG)
     record.set_field("d", np.ones((8, 1), np.float32))
     record.set_field("m", RNG.integers(-9, 9, (8, 1)).astype(np.float32))
@@ -320,46 +285,23 @@ def test_formulas_of_another_sign_or_type_keep_the_numbers_or_are_refused() -> N
         reorder.records.repack(record, narrow)
 
 
-def test_codes_of_another_kind_keep_their_values_or_are_refused() -> None:
-    record = plain_scales(random_record(by_hand("s8"), RNG), RNG)
-    record.set_field("q", RNG.integers(-8, 8, (8, 32)))
-    assert_same(record, reorder.records.repack(record, by_hand("s4")))
-    with pytest.raises(MemdescError, match=r"has codes of 0 to 255 .* do not fit"):
-        reorder.records.repack(record, by_hand("u8"))
-
-
-def test_equal_fields_whose_dims_are_called_otherwise_are_turned() -> None:
-    desc = record_desc((64, 64), "int_quantized")
-    record = random_record(desc, RNG)
-    record.set_field("weight_scale", np.ones((64, 1), record.field("weight_scale").dtype))
-    turned = reorder.records.repack(record, replace(desc, letters="io"))
-    assert (turned.field("weight") == record.field("weight").T).all()
-
-
 def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
-    record = plain_scales(random_record(by_hand("f4_e2m1"), RNG), RNG)
+    record = plain_scales(random_record(codes_of("f4_e2m1"), RNG), RNG)
     set_field(record, "d", np.float32(2.0**-149).view(np.uint32))
     target = replace(record.desc, rule=record.desc.rule._replace(code=Number((("q", 0),))))
     assert_same(record, reorder.records.repack(record, target))
     doubled = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-    fields = (replace(record.desc.fields[0], kind="u4"), record.desc.fields[1])
-    rule = record.desc.rule._replace(code=Number((("q", 0),), 0, doubled))
+    other = codes_of("u4", code=number("q", 0, doubled))
     with pytest.raises(MemdescError, match=r"scales times 0.5 are not f32"):
-        reorder.records.repack(record, RecordDesc((8, 32), fields, rule, "other"))
+        reorder.records.repack(record, other)
 
 
 def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
-    dims = (4, 64)
-    group = memory_desc((4, 4), "f32").layout
-    fields = [Field("q", "u8", memory_desc(dims, "u8").layout, (1, 1), "q")]
-    fields += [Field(name, "f32", group, (1, 16), name) for name in ("d", "z")]
-    code, scale, zero, offset = (Number(((name, 0),)) for name in "qdzm")
+    fields, offset = "q u8; d f32 /1x16; z f32 /1x16", number("m")
+    rule: dict[str, Any] = {"code": number("q", minus), "zero": number("z")}
     if has_offset:
-        fields.append(Field("m", "f32", group, (1, 16), "m"))
-    offsets = (offset,) if has_offset else ()
-    return RecordDesc(
-        dims, tuple(fields), Rule(code._replace(minus=minus), (scale,), zero, offset=offsets)
-    )
+        return by_hand((4, 64), f"{fields}; m f32 /1x16", offset=(offset,), **rule)
+    return by_hand((4, 64), fields, **rule)
 
 
 def test_zero_points_that_are_floats_stay_only_in_the_same_formula() -> None:
@@ -392,16 +334,18 @@ _SCALES |= {"u8 table": 0}
 
 def stored(code: str, zero: str, scale: str, group: int) -> RecordDesc:
     """Return a record with these forms of its numbers."""
-    layout, wide = (memory_desc((4, n), "u8").layout for n in (64 // group, 64))
     parts, minus = _CODES[code]
-    fields = [Field(f"q{k}", kind, wide, (1, 1), f"q{k}") for k, (kind, _) in enumerate(parts)]
-    fields.append(Field("d", scale.split(maxsplit=1)[0], layout, (1, group), "d"))
+    fields = [f"q{k} {kind}" for k, (kind, _) in enumerate(parts)]
+    fields.append(f"d {scale.split(maxsplit=1)[0]} /1x{group}")
+    fields += [] if zero == "none" else [f"z {zero} /1x{group}"]
     table = tuple(map(float, range(256))) if scale.endswith("table") else ()
-    factor = Number((("d", 4 if scale.endswith("4") else 0),), _SCALES[scale], table)
-    point = None if zero == "none" else Number((("z", 0),), _ZEROS[zero] or 0)
-    fields += [Field("z", zero, layout, (1, group), "z")] if point else []
-    number = Number(tuple((f"q{k}", shift) for k, (_, shift) in enumerate(parts)), minus)
-    return RecordDesc((4, 64), tuple(fields), Rule(number, (factor,), point))
+    return by_hand(
+        (4, 64),
+        "; ".join(fields),
+        code=Number(tuple((f"q{k}", shift) for k, (_, shift) in enumerate(parts)), minus),
+        scale=(Number((("d", 4 if scale.endswith("4") else 0),), _SCALES[scale], table),),
+        zero=None if zero == "none" else number("z", _ZEROS[zero] or 0),
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -419,10 +363,10 @@ def test_numbers_stay_the_same_however_they_are_stored(seed: int) -> None:
     values = {"d": rng.integers(1, 15, (4, 2)).repeat(2, 1) * 16}
     values["z"] = rng.integers(5, 8, (4, 2)).repeat(2, 1)
     values["q"] = rng.integers(-8, 8, (4, 64))
-    for number in source.rule.numbers:
-        for name, shift in number.parts:
+    for each in source.rule.numbers:
+        for name, shift in each.parts:
             field = source.field(name)
-            bits = (values[name[0]] + number.minus) >> shift & (1 << min(field.bits, 31)) - 1
+            bits = (values[name[0]] + each.minus) >> shift & (1 << min(field.bits, 31)) - 1
             kind = np.uint8 if field.bits < 8 else f"u{field.bits // 8}"
             if field.kind[0] == "f" or field.kind == "bf16":
                 record.set_field(name, values["d"].astype(field.desc.dtype.numpy))
@@ -437,15 +381,6 @@ def test_numbers_stay_the_same_however_they_are_stored(seed: int) -> None:
         assert code_range(source, source.rule.code) != code_range(target, target.rule.code) or (
             source.rule.code.minus != target.rule.code.minus
         )
-
-
-def test_fields_may_begin_at_any_address() -> None:
-    record = made("gptq")
-    odd = {
-        name: np.frombuffer(bytes(3) + tensor.tobytes(), np.uint8)[3:]
-        for name, tensor in record.tensors.items()
-    }
-    assert_same(record, reorder.records.repack(reorder.records.Record(record.desc, odd), "gptq"))
 
 
 @pytest.mark.parametrize("n_factors", [1, 2])
@@ -468,30 +403,6 @@ def test_tables_of_any_ratio_keep_numbers_or_are_refused(n_factors: int) -> None
     assert 0 < refused < 100
 
 
-@pytest.mark.parametrize("kind", ["u4", "s4"])
-@pytest.mark.parametrize("minus", [0, 3, -3])
-@pytest.mark.parametrize("factor", [1.0, 0.5, -2.0])
-def test_codes_that_are_looked_up_may_be_numbers_of_the_same_values(
-    kind: str, minus: int, factor: float
-) -> None:
-    def desc(code: Number) -> RecordDesc:
-        fields = (
-            Field("q", kind, memory_desc((4, 64), kind).layout, (1, 1), "q"),
-            Field("d", "f32", memory_desc((1, 1), "f32").layout, (4, 64), "d"),
-        )
-        return RecordDesc((4, 64), fields, Rule(code, (Number((("d", 0),)),)))
-
-    signed = [k - 16 if kind == "s4" and k > 7 else k for k in range(16)]
-    table = tuple(factor * (k - minus) for k in signed)
-    records = desc(Number((("q", 0),), minus)), desc(Number((("q", 0),), 0, table))
-    for source, target in (records, records[::-1]):
-        record = random_record(source, RNG)
-        record.set_field("d", np.full((1, 1), np.float32(0.75)))
-        repacked = reorder.records.repack(record, target)
-        assert_same(record, repacked)
-        assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
-
-
 def test_tables_of_other_numbers_are_refused() -> None:
     nothing = (0.0, 0.0)
     for one, other in (((1.0, 2.0), (1.0, 3.0)), ((1.0, 2.0), nothing)):
@@ -501,8 +412,6 @@ def test_tables_of_other_numbers_are_refused() -> None:
 
 
 def of_a_table(table: tuple[float, ...], n_factors: int = 1) -> RecordDesc:
-    layout = memory_desc((1, 1), "f32").layout
-    scales = [Field(f"d{k}", "f32", layout, (1, 8), f"d{k}") for k in range(n_factors)]
-    codes = Field("q", "u1", memory_desc((1, 8), "u8").layout, (1, 1), "q")
-    rule = Rule(Number((("q", 0),), 0, table), tuple(Number(((d.name, 0),)) for d in scales))
-    return RecordDesc((1, 8), (codes, *scales), rule)
+    fields = "; ".join(["q u1", *(f"d{k} f32 /1x8" for k in range(n_factors))])
+    scales = tuple(number(f"d{k}") for k in range(n_factors))
+    return by_hand((1, 8), fields, code=number("q", 0, table), scale=scales)

@@ -72,16 +72,6 @@ def test_the_package_reads_what_was_copied(tmp_path: Path) -> None:
             assert field.contents() == new.fields[key].contents()
 
 
-def test_types_without_a_record_are_listed_by_their_names(tmp_path: Path) -> None:
-    path = tmp_path / "x.gguf"
-    path.write_bytes(_file([], [_info("a", (256,), 15)], bytes(320)))
-    with reorder.open_checkpoint(path) as checkpoint:
-        found = checkpoint["a"]
-        assert (found.dtype, found.nbytes) == ("Q8_K", 292)
-        with pytest.raises(MemdescError, match="has no data type and no record called 'Q8_K'"):
-            found.memory()
-
-
 def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
     # the ninth byte of both is a brace
     infos = [_info(f"t{k}", (8,), offset=32 * k) for k in range(ord("{"))]

@@ -6,18 +6,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import reorder
-from memdesc import MemdescError, data_type, memory_desc
-from reorder import load_all, save
+from memdesc import MemdescError, memory_desc
+from reorder import load, load_all, save
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.numpy_files import header_of, read_data, read_header
 from reorder.checkpoints.formats.table import read_container
-from reorder.memory.dlpack import TensorView
 from tests.writers import write_tensors
 
 
@@ -69,51 +65,6 @@ def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         save(tmp_path / name, {"x": np.ones((2, 3), np.float32)})
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "a\0", 3, None, b"x", "\ud800", "x" * 2**16, "\u00e9" * 2**15],
-    ids=lambda name: ascii(name)[:12],
-)
-def test_a_string_that_is_not_a_name_is_refused(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(MemdescError, match=r"name of a tensor must be a string|too long"):
-        save(tmp_path / "x.npz", {name: np.ones(3, np.float32)})
-    assert not list(tmp_path.iterdir())
-
-
-def test_long_names_and_names_of_any_script_are_read_back(tmp_path: Path) -> None:
-    tensors = {
-        name: reorder.reorder(np.ones(3, np.float32), "a")
-        for name in ("layer/0.weight", "\u00e9\u4e2d", "x" * 65000)
-    }
-    save(tmp_path / "x.npz", tensors)
-    assert list(load_all(tmp_path / "x.npz")) == list(tensors)
-
-
-def test_tensors_of_other_libraries_are_stored(tmp_path: Path) -> None:
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    bits = x.astype(ml_dtypes.bfloat16)
-    given: dict[str, Any] = {"view": x.T, "foreign": TensorView(bits)}
-    save(tmp_path / "x.npz", given)
-    found = load_all(tmp_path / "x.npz")
-    assert found["view"].desc == memory_desc((3, 2), "f32")
-    assert np.array_equal(found["view"].numpy(), x.T)
-    assert found["foreign"].dtype == data_type("bf16")
-    assert found["foreign"].numpy().tobytes() == bits.tobytes()
-
-
-def test_an_archive_that_unpacks_to_more_than_allowed_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    np.savez_compressed(path, x=np.zeros(1000), y=np.zeros(1000))
-    assert list(load_all(path)) == list(load_all(path, max_nbytes=20_000)) == ["x", "y"]
-    with pytest.raises(
-        MemdescError,
-        match="unpack to 16256 bytes, more than the 16000 allowed; pass max_nbytes=16256",
-    ):
-        load_all(path, max_nbytes=16_000)
-    with pytest.raises(MemdescError, match="max_nbytes must be an integer"):
-        load_all(path, max_nbytes="1 GB")  # type: ignore[call-overload] # what a caller might pass
 
 
 def test_a_small_file_does_not_unpack_to_more_than_a_gibibyte_unasked(tmp_path: Path) -> None:
@@ -198,34 +149,8 @@ def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
         load_all(path)
 
 
-_ARRAYS = [
-    np.zeros((), np.float64),
-    np.arange(3, dtype=np.int8),
-    np.arange(6, dtype=">f4").reshape(2, 3),
-    np.asfortranarray(np.arange(24, dtype=np.uint16).reshape(2, 3, 4)),
-    np.zeros((0, 5), np.float16),
-    np.ones((1,) * 20, np.bool_),
-    np.array(["a", "bcd"]),
-    np.zeros(3, "M8[ns]"),
-    np.zeros(3, "V5"),
-    np.zeros(3, np.complex64),
-]
-
-
-@pytest.mark.parametrize("array", _ARRAYS, ids=lambda x: f"{x.dtype.str}{x.shape}")
-def test_an_array_is_read_and_written_as_numpy_does(array: NDArray[Any]) -> None:
-    for version in ((1, 0), (2, 0)):
-        file = io.BytesIO()
-        np.lib.format.write_array(file, array, version)
-        whole = file.getvalue()
-        file.seek(0)
-        header = read_header(file, len(whole))
-        data = read_data(file, header)
-        found = data.view(header.dtype).reshape(
-            header.shape, order="F" if header.is_fortran else "C"
-        )
-        assert (found.dtype, found.shape) == (array.dtype, array.shape)
-        assert found.flags.f_contiguous == array.flags.f_contiguous
-        assert found.tobytes() == array.tobytes()
-        if version == (1, 0) and array.dtype.kind != "V":
-            assert header_of(array.dtype, array.shape, is_fortran=array.flags.fnc) == header
+def test_a_header_of_version_2_is_read(tmp_path: Path) -> None:
+    x = np.asfortranarray(np.arange(24, dtype=np.uint16).reshape(2, 3, 4))
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.lib.format.write_array(file, x, (2, 0))
+    assert np.array_equal(load(tmp_path / "x.npy").numpy(), x)

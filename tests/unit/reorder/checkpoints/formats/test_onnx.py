@@ -72,16 +72,6 @@ def test_an_empty_file_of_external_data_is_mapped(tmp_path: Path) -> None:
     assert mapped.data.nbytes == 0
 
 
-def test_a_tensor_without_bytes_may_be_inside_another(tmp_path: Path) -> None:
-    (tmp_path / "w.bin").write_bytes(bytes(8))
-    parts = (("a", 2, 0), ("b", 0, 4))
-    tensors = (
-        _initializer(name, 1, (size,), _external(location="w.bin", offset=offset, length=4 * size))
-        for name, size, offset in parts
-    )
-    assert [*read_container(_model(tmp_path / "x.onnx", *tensors)).entries] == ["a", "b"]
-
-
 @pytest.mark.peers
 def test_the_types_are_those_of_the_package() -> None:
     import onnx  # a peer

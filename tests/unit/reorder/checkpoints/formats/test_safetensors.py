@@ -1,6 +1,5 @@
 """Files of safetensors: ours, damaged ones, and those of the package."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +49,6 @@ def test_a_descriptor_of_what_a_tensor_was_before_is_refused(
         return
     with pytest.raises(MemdescError, match=f"'a' is stored as {reason}.*remove 'memdesc.a' from"):
         read(path)
-
-
-def test_headers_are_read_whatever_white_space_and_braces_are_in_them(tmp_path: Path) -> None:
-    name, text = 'a{"}\\', '{"b": ["}"]}\n'
-    header = {"__metadata__": {name: text}, name: _tensor()}
-    for indent in (None, 1, 8):
-        raw = json.dumps(header, indent=indent).encode() + b"  \n"
-        found = read(_file(tmp_path / "x.safetensors", raw, bytes(8)))
-        assert found.metadata == {name: text}
-        assert found.entries[name].shape == (2,)
-    for raw in (b"{}", b" { } ", b'{"__metadata__":null}', b'{"__metadata__":{}}'):
-        assert not read(_file(tmp_path / "x.safetensors", raw)).entries
 
 
 # The package

@@ -6,7 +6,7 @@ import pytest
 from memdesc import MemdescError
 from reorder import convert
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.shards import homes_beside, plan_shards
+from reorder.checkpoints.formats.safetensors import homes_beside, plan_shards
 from reorder.checkpoints.formats.table import format_of, read_container
 from reorder.cli import main
 from tests.checkpoints import fp8_layer, write_config, write_safetensors
