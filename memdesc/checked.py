@@ -26,12 +26,14 @@ class Checked:
 
     __slots__ = ()
 
-    def __init_subclass__(cls) -> None:
-        # set on each class: a frozen dataclass with slots gets its own, which sets any field
-        cls.__setstate__ = _refuse_state  # type: ignore[attr-defined] # pickle looks for it
-
     def __reduce__(self) -> tuple[Any, ...]:
         return remade(type(self), *self._arguments())
+
+    def __setstate__(self, _state: object) -> NoReturn:
+        raise MemdescError(
+            f"the pickle of a {type(self).__name__} sets fields without its constructor: it is "
+            "damaged or from another version; make it again"
+        )
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -126,10 +128,3 @@ def _unpickled(value: Any) -> Any:
         array = np.frombuffer(value.data, value.dtype)
         return array[0] if value.shape is None else array.reshape(value.shape)
     return tuple(map(_unpickled, value)) if type(value) is tuple else value
-
-
-def _refuse_state(self: Checked, _state: object) -> NoReturn:
-    raise MemdescError(
-        f"the pickle of a {type(self).__name__} sets fields without its constructor: it is damaged "
-        "or from another version; make it again"
-    )

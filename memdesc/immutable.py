@@ -74,7 +74,9 @@ def _constructor(parts: tuple[Field[Any], ...], *, is_checked: bool) -> Any:
         body.append("self.__post_init__()")
     lines = "\n    ".join(body)
     exec(f"def made({', '.join(arguments)}):\n    {lines}", known)  # noqa: S102 - of fields' names
-    return known["made"]
+    made = known["made"]
+    made.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
+    return made
 
 
 def _refuse_set(self: object, name: str, _value: object) -> NoReturn:

@@ -43,7 +43,7 @@ def test_only_values_are_made_and_only_by_their_constructors() -> None:
     with pytest.raises(MemdescError, match="'pathlib:Path' is a value of memdesc, which it is not"):
         make("pathlib:Path", "x")
     with pytest.raises(MemdescError, match="sets fields without its constructor: it is damaged"):
-        DESC.layout.__setstate__((None, {"offset0": -1}))  # type: ignore[attr-defined] # as pickle does
+        DESC.layout.__setstate__((None, {"offset0": -1}))
 
 
 def test_too_little_memory_says_so_once() -> None:
