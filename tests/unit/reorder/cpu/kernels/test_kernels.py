@@ -1,10 +1,11 @@
 """Each micro-kernel, at each width of elements, at every remainder of its tiles."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,17 +69,6 @@ def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str,
             assert np.array_equal(moved, expect(src, dst, source, before))
 
 
-@pytest.mark.parametrize(("dtype", "row"), [("s8", 16), ("bf16", 8), ("f32", 8), ("f64", 4)])
-def test_short_rows_that_follow_each_other_in_dst_are_shared_out(dtype: str, row: int) -> None:
-    src = memory_desc((70, 3, row), dtype, strides=(row, 70 * row + 2, 1))
-    dst = memory_desc(src.dims, dtype, "abc")
-    source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.nbytes, 2)
-    for threads in (2, 7):
-        with forced_parts(threads):
-            moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True)
-        assert np.array_equal(moved, expect(src, dst, source, before))
-
-
 @pytest.mark.campaign
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
 @pytest.mark.parametrize("processor", PROCESSORS)
@@ -131,45 +121,61 @@ def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(
         )
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
-    src = memory_desc((3, 5), "bf16", strides=(5, 1))
-    _check_shared(
-        src, memory_desc((3, 5), "bf16", strides=(1, 3000), padded_dims=(3000, 9)), threads
-    )
-    _check_shared(
-        src, memory_desc((3, 5), "bf16", strides=(1, 5), padded_dims=(5, 30_000)), threads
-    )
-    _check_shared(
-        src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads
-    )
-
-
-def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
+def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int, *, at_end: bool = True) -> None:
     source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
     with forced_parts(threads):
-        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True, threads=threads)
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=at_end, threads=threads)
     assert np.array_equal(moved, expect(src, dst, source, before))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tags"),
-    [
-        ("bf16", ("cdab", "BAcd8a16b2a")),
-        ("s8", ("cdab", "BAcd4a16b4a")),
-        ("s8", ("cdab", "BAcd2a32b2a")),
-        ("f16", ("aBcd8b", "aBcd32b")),
-        ("f32", ("aBcd8b", "aBcd32b")),
-        ("u8", ("aBcd16b", "aBcd48b")),
-    ],
-)
-def test_padding_is_written_with_the_data_in_front_of_it(dtype: str, tags: tuple[str, str]) -> None:
-    for channels in (*range(1, 34, 3), 32, 43):
-        src, dst = (memory_desc((18, channels, 3, 3), dtype, tag) for tag in tags)
-        plan = plan_reorder(src, dst)
-        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
-        moved = move_guarded(plan, source, before, at_end=True)
-        assert np.array_equal(moved, expect(src, dst, source, before)), channels
+def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
+    """Yield what is rare or was wrong once: its name, numbers of threads, and both layouts."""
+    for dtype, row in (("s8", 16), ("bf16", 8), ("f32", 8), ("f64", 4)):
+        src = memory_desc((70, 3, row), dtype, strides=(row, 70 * row + 2, 1))
+        yield "short rows in succession", (2, 7), src, memory_desc(src.dims, dtype, "abc")
+    few = memory_desc((3, 5), "bf16", strides=(5, 1))
+    for strides, padded in (
+        *(((1, 3000), (3000, 9)), ((1, 5), (5, 30_000))),
+        ((70_000, 1), (3, 70_000)),
+    ):
+        dst = memory_desc((3, 5), "bf16", strides=strides, padded_dims=padded)
+        yield "padding larger than a tile", (1, 3), few, dst
+    for stride in (2**62, -(2**62), 2**63 - 1, 2**63 - 3):
+        src = memory_desc((1, 3), "u8", strides=(stride, 1))
+        tall: dict[str, Any] = {"padded_dims": (100_000, 3)}
+        for dst in (
+            memory_desc((1, 3), "u8", strides=(1, 100_000), **tall),
+            memory_desc((1, 3), "u8", strides=(4, 1), **tall),
+            memory_desc((1, 3), "u8", "AB4a16b4a2b"),
+        ):
+            yield "a stride that no memory has", (1, 3), src, dst
+    for line in ("bf16 cdab BAcd8a16b2a", "s8 cdab BAcd4a16b4a", "s8 cdab BAcd2a32b2a",
+                 "f16 aBcd8b aBcd32b", "f32 aBcd8b aBcd32b", "u8 aBcd16b aBcd48b"):  # fmt: skip
+        dtype, *tags = line.split()
+        for channels in (*range(1, 34, 3), 32, 43):
+            src, dst = (memory_desc((18, channels, 3, 3), dtype, tag) for tag in tags)
+            yield "padding behind data", (1,), src, dst
+    of_threads = (2, 16, 32)
+    plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
+    yield "rows cut inside a run", of_threads, plain, memory_desc(plain.dims, "f32", "cadb")
+    for dtype, (dims, strides) in product(
+        ("s8", "bf16", "f32"), (((2, 2, 70), (1, 1140, 2)), ((3, 2, 100), (240, 1, 2)))
+    ):
+        src, dst = memory_desc(dims, dtype, "abc"), memory_desc(dims, dtype, strides=strides)
+        yield "rows cut inside a run", of_threads, src, dst
+    blocks: dict[str, Any] = {"inner_blks": (16, 3), "inner_idxs": (0, 1), "padded_dims": (48, 69)}
+    src = memory_desc((33, 64), "u8", strides=(48, -144), offset0=3184, **blocks)
+    yield "zeros beside offset tables", (1,), src, memory_desc((33, 64), "u8", "BA16b8a__a48")
+
+
+_RARE = [*_rare()]
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, *_ in _RARE))
+def test_what_is_rare_is_moved_as_by_definition(name: str) -> None:
+    for _, counts, src, dst in (row for row in _RARE if row[0] == name):
+        for threads, at_end in product(counts, (False, True)):
+            _check_shared(src, dst, threads, at_end=at_end)
 
 
 @pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
@@ -181,13 +187,8 @@ def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]
         src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
         plan = plan_reorder(src, dst)
         assert "tiles" in prepare(plan).kernels_at(0)  # type: ignore[attr-defined] # of the callable that it returns
-        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
         for threads in (1, 3):
-            with forced_parts(threads):
-                assert np.array_equal(
-                    move_guarded(plan, source, before, at_end=True, threads=threads),
-                    expect(src, dst, source, before),
-                )
+            _check_shared(src, dst, threads)
 
 
 def test_aligned_cache_lines_are_written_by_non_temporal_stores() -> None:
@@ -205,31 +206,3 @@ def test_aligned_cache_lines_are_written_by_non_temporal_stores() -> None:
         assert not buffer[:skipped].any()
         assert not buffer[skipped + x.nbytes :].any()
     assert any("non-temporal" in kernel["kernel"] for kernel in compiled_kernels())
-
-
-@pytest.mark.parametrize("parts", [2, 16, 32])
-def test_interleaved_rows_are_right_where_threads_cut_them_inside_a_run(parts: int) -> None:
-    plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
-    _check_shared(plain, memory_desc((3, 4, 47, 127), "f32", "cadb"), parts)
-    for dtype in ("s8", "bf16", "f32"):
-        src = memory_desc((2, 2, 70), dtype, "abc")
-        _check_shared(src, memory_desc((2, 2, 70), dtype, strides=(1, 1140, 2)), parts)
-        src = memory_desc((3, 2, 100), dtype, "abc")
-        _check_shared(src, memory_desc((3, 2, 100), dtype, strides=(240, 1, 2)), parts)
-
-
-def test_zeros_next_to_offset_tables_read_no_element() -> None:
-    src = memory_desc(
-        (33, 64),
-        "u8",
-        strides=(48, -144),
-        inner_blks=(16, 3),
-        inner_idxs=(0, 1),
-        padded_dims=(48, 69),
-        offset0=3184,
-    )
-    dst = memory_desc((33, 64), "u8", "BA16b8a__a48")
-    for at_end in (False, True):
-        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
-        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=at_end)
-        assert np.array_equal(moved, expect(src, dst, source, before))
