@@ -92,50 +92,14 @@ def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return numbers.reshape(-1)
 
 
-_RARE = np.array(
-    [
-        *(
-            0,
-            1,
-            0x7FFFFF,
-            0x800000,
-            0x800001,
-            0x7F7FFFFF,
-            0x7F7F8000,
-            0x7F800000,
-            0x7F800001,
-            0x7FC00000,
-            0x7FFFFFFF,
-        ),
-        # around 2^-64, 2^64 and ties of bf16
-        *(
-            0x1F7FFFFF,
-            0x1F800000,
-            0x1F800001,
-            0x5F7FFFFF,
-            0x5F800000,
-            0x5F800001,
-            0x3F808000,
-            0x3F818000,
-            0x007F8000,
-            0x00008000,
-        ),
-        # quotients around 2^-70, halves of integers and floats beside them, beyond s32
-        *(
-            0x1C7FFFFF,
-            0x1C800000,
-            0x3F000000,
-            0x3EFFFFFF,
-            0x3F000001,
-            0x42FF0000,
-            0x42FEFFFF,
-            0x42FF0001,
-            0x4F000000,
-            0x4F800000,
-        ),
-    ],
-    np.uint32,
-)
+# in hexadecimal: around 0 and infinity; around 2^-64, 2^64 and ties of bf16; quotients around 2^-70,
+# halves of integers and floats beside them, beyond s32
+_WORDS = """
+0 1 7FFFFF 800000 800001 7F7FFFFF 7F7F8000 7F800000 7F800001 7FC00000 7FFFFFFF
+1F7FFFFF 1F800000 1F800001 5F7FFFFF 5F800000 5F800001 3F808000 3F818000 007F8000 00008000
+1C7FFFFF 1C800000 3F000000 3EFFFFFF 3F000001 42FF0000 42FEFFFF 42FF0001 4F000000 4F800000
+"""
+_RARE = np.array([int(word, 16) for word in _WORDS.split()], np.uint32)
 
 
 @pytest.mark.parametrize("dst", ["bf16", "f16", "f32", "s8", "u8", "s32", "f8_e4m3"])
