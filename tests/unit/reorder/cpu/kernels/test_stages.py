@@ -92,8 +92,8 @@ def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return numbers.reshape(-1)
 
 
-# in hexadecimal: around 0 and infinity; around 2^-64, 2^64 and ties of bf16; quotients around 2^-70,
-# halves of integers and floats beside them, beyond s32
+# in hexadecimal: around 0 and infinity; around 2^-64, 2^64 and ties of bf16; quotients around
+# 2^-70, halves of integers and floats beside them, beyond s32
 _WORDS = """
 0 1 7FFFFF 800000 800001 7F7FFFFF 7F7F8000 7F800000 7F800001 7FC00000 7FFFFFFF
 1F7FFFFF 1F800000 1F800001 5F7FFFFF 5F800000 5F800001 3F808000 3F818000 007F8000 00008000

@@ -1,7 +1,7 @@
 """The functions of the pool, run in every order that the memory model of C11 allows.
 
 The functions are those of worker.py, as Python: each call of an intrinsic becomes an access for
-`tests.memory_search`. An interpreter reads src and writes its step of dst, so every job must see
+`tests.memory_model`. An interpreter reads src and writes its step of dst, so every job must see
 what its caller wrote before, no step may be lost or run twice, and the caller must see all results.
 """
 
@@ -16,9 +16,7 @@ from reorder.cpu.runtime import worker
 from reorder.cpu.runtime.job import JOB, Job
 from reorder.cpu.runtime.pool_block import POOL, THREAD, THREAD_NBYTES, THREADS_AT
 from reorder.cpu.tables import WORD_NBYTES
-from tests.memory_accesses import Access, Thread
-from tests.memory_order import DataRaceError
-from tests.memory_search import search
+from tests.memory_model import Access, DataRaceError, Thread, search
 
 # addresses of the block, of locks, of the jobs and of src and dst of each job
 _POOL, _LOCKS, _JOBS, _SRC, _DST, _BOUNDS = (k << 20 for k in range(1, 7))

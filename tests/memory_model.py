@@ -1,6 +1,6 @@
-"""One execution of threads under the memory model of C11, step by step.
+"""Threads under the memory model of C11: every execution that it allows, step by step.
 
-A thread is a generator of accesses (see `tests.memory_accesses`). Every location keeps all values
+A thread is a generator that yields an `Access` and gets its result. Every location keeps all values
 that were written to it, in modification order. A load may return any value that is not older than
 what its thread has seen of this location; release and acquire hand on what a thread has seen, and
 what happened before. So a thread sees old values as long as nothing orders it to see new ones, as
@@ -9,16 +9,85 @@ on processors with a weak memory order. Plain accesses that nothing orders are d
 This is the model of release, acquire and relaxed accesses without cycles of dependencies (Lahav
 et al., "Repairing sequential consistency in C/C++11", PLDI 2017). Sequentially consistent accesses
 are taken for acquire and release, so what is right here is right with them.
+
+The search is exhaustive. An access that no later one of another thread can conflict with comes at
+once: its order makes no difference (a persistent set of one thread: Godefroid, "Partial-Order
+Methods for the Verification of Concurrent Systems", 1996). Which threads access a location is
+learned by searching, again until nothing new is found.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from tests.memory_accesses import PLAIN, WRITES, Access, Thread, Uses, local_variables
+# kinds of accesses
+PLAIN = {"read", "write"}
+WRITES = {"write", "store"}
+_READS = {"read", "load"}
+_NO_THREADS: frozenset[int] = frozenset()
+
+
+class Access(NamedTuple):
+    """What a thread does next.
+
+    `kind` is read or write (plain), load, store, add or exchange (atomic), lock or unlock, or wait:
+    until there is a newer value of what was loaded last. Ordered atomic accesses acquire and
+    release.
+    """
+
+    kind: str
+    address: int = 0
+    value: int = 0
+    # of an exchange
+    expected: int = 0
+    is_ordered: bool = True
+
+
+Thread: TypeAlias = Generator[Access, int, None]
+
+
+class Uses:
+    """Which threads read and write a location, in all executions so far."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, set[int]] = {}
+        self._writers: dict[int, set[int]] = {}
+        # locations with plain accesses
+        self.plain: set[int] = set()
+        # whether an access since the last search was new
+        self.is_new = False
+
+    def add(self, thread: int, access: Access) -> None:
+        """Note an access."""
+        kind, address = access[:2]
+        threads = (self._readers if kind in _READS else self._writers).setdefault(address, set())
+        if thread not in threads or (kind in PLAIN and address not in self.plain):
+            threads.add(thread)
+            if kind in PLAIN:
+                self.plain.add(address)
+            self.is_new = True
+
+    def is_local(self, thread: int, access: Access) -> bool:
+        """Whether no other thread writes what an access reads, or reads what it writes."""
+        kind, address = access[:2]
+        return self._writers.get(address, _NO_THREADS) <= {thread} and (
+            kind in _READS or self._readers.get(address, _NO_THREADS) <= {thread}
+        )
+
+
+def local_variables(thread: Thread) -> tuple[object, ...]:
+    """Return where a thread is, and its variables: of all functions that it is in."""
+    found: list[object] = []
+    generator: Any = thread
+    while generator is not None:
+        frame = generator.gi_frame
+        if frame is not None:
+            found += [frame.f_code.co_name, frame.f_lasti, repr(frame.f_locals)]
+        generator = generator.gi_yieldfrom
+    return tuple(found)
 
 
 class DataRaceError(Exception):
@@ -264,3 +333,43 @@ class Run:
                         raise DataRaceError(message)
         last = self._last.setdefault((access.address, is_plain, is_write), {})
         last[thread] = clock[thread]
+
+
+def search(
+    threads: Sequence[Callable[[], Thread]], memory: Mapping[int, int], required: int
+) -> int:
+    """Run threads in every order and with every value that the model allows; return the states.
+
+    The first `required` threads must end; the others may wait for ever. What threads assert holds
+    in every execution.
+    """
+    program, uses = Program(threads, memory, required), Uses()
+    while True:
+        uses.is_new = False
+        states = _search(program, uses)
+        if not uses.is_new:
+            return states
+
+
+def _search(program: Program, uses: Uses) -> int:
+    """Return the states; ends early if a thread uses a location that it was not known to use."""
+    states: set[int] = set()
+    left: list[list[tuple[int, int]]] = [[]]
+    while left and not uses.is_new:
+        path = left.pop()
+        run = Run(program, uses)
+        for choice in path:
+            run.step(*choice)
+        while True:
+            choices = run.choices()
+            if not choices:
+                break
+            if len(choices) > 1:
+                state = run.state()
+                if state in states:
+                    break
+                states.add(state)
+                left += [[*path, choice] for choice in choices[1:]]
+            path = [*path, choices[0]]
+            run.step(*choices[0])
+    return len(states)
