@@ -128,6 +128,16 @@ def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int, *, at_end: boo
     assert np.array_equal(moved, expect(src, dst, source, before))
 
 
+_PADDED = """
+bf16 cdab   BAcd8a16b2a
+s8   cdab   BAcd4a16b4a
+s8   cdab   BAcd2a32b2a
+f16  aBcd8b aBcd32b
+f32  aBcd8b aBcd32b
+u8   aBcd16b aBcd48b
+"""
+
+
 def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
     """Yield what is rare or was wrong once: its name, numbers of threads, and both layouts."""
     for dtype, row in (("s8", 16), ("bf16", 8), ("f32", 8), ("f64", 4)):
@@ -149,8 +159,7 @@ def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
             memory_desc((1, 3), "u8", "AB4a16b4a2b"),
         ):
             yield "a stride that no memory has", (1, 3), src, dst
-    for line in ("bf16 cdab BAcd8a16b2a", "s8 cdab BAcd4a16b4a", "s8 cdab BAcd2a32b2a",
-                 "f16 aBcd8b aBcd32b", "f32 aBcd8b aBcd32b", "u8 aBcd16b aBcd48b"):  # fmt: skip
+    for line in _PADDED.strip().splitlines():
         dtype, *tags = line.split()
         for channels in (*range(1, 34, 3), 32, 43):
             src, dst = (memory_desc((18, channels, 3, 3), dtype, tag) for tag in tags)
@@ -158,10 +167,10 @@ def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
     of_threads = (2, 16, 32)
     plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
     yield "rows cut inside a run", of_threads, plain, memory_desc(plain.dims, "f32", "cadb")
-    for dtype, (dims, strides) in product(
+    for dtype, (dims, steps) in product(
         ("s8", "bf16", "f32"), (((2, 2, 70), (1, 1140, 2)), ((3, 2, 100), (240, 1, 2)))
     ):
-        src, dst = memory_desc(dims, dtype, "abc"), memory_desc(dims, dtype, strides=strides)
+        src, dst = memory_desc(dims, dtype, "abc"), memory_desc(dims, dtype, strides=steps)
         yield "rows cut inside a run", of_threads, src, dst
     blocks: dict[str, Any] = {"inner_blks": (16, 3), "inner_idxs": (0, 1), "padded_dims": (48, 69)}
     src = memory_desc((33, 64), "u8", strides=(48, -144), offset0=3184, **blocks)
