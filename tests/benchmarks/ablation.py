@@ -258,6 +258,8 @@ class Variant:
             for schedule in run._places.values():  # noqa: SLF001 - as its first calls would
                 for batch in schedule.batches:
                     _ = batch.job
+                if schedule.has_job:
+                    schedule.job_at()
         return run
 
     def changes(self, schedule: str, other: str) -> bool:

@@ -12,10 +12,9 @@ end of the table and then its head, further on by the distance of the two rows i
 a row is a step of the next loop around it in dst, and what follows the last step of that is a step
 of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
 ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
-interleaved only lose their first columns, up to the start of a line, and so do the rows of few
-columns. If these are short runs, as of blocks, they are rotated as rows are: with masked loads, a
-run goes on in the rows that follow. Runs that are copied need none of this: their kernel joins
-lines itself.
+interleaved only lose their first columns, up to the start of a line. If these are short runs, as of
+blocks, they are rotated as rows are: with masked loads, a run goes on in the rows that follow. Runs
+that are copied need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -50,8 +49,6 @@ from reorder.plan.passes import split_node, zeros_of
 # The boxes of the first head and the last end may have one in so many elements: their lines are
 # written in part. In the caches an element that is moved alone counts as several.
 _LEAST_SHARE, _ALONE = 16, 4
-# Fewer columns are one or two tiles.
-_FEW_COLUMNS = 32
 
 
 def rotate(
@@ -77,8 +74,8 @@ def rotate(
     is_left |= is_interleaved and not streams
     if is_left or not (scheduled.is_transposed and scheduled.fills_lines(bits)):
         return ()
-    if is_interleaved or (start and rotation.has_few_columns and not padded):
-        return rotation.between_ends(scheduled.columns if is_interleaved else scheduled.rows)
+    if is_interleaved:
+        return rotation.between_ends()
     parts = rotation.parts()
     if parts is None:
         return ()
@@ -117,38 +114,27 @@ class _Rotation(NamedTuple):
         """Elements of a cache line."""
         return LINE_BITS // self.bits
 
-    @property
-    def followers(self) -> list[Node]:
-        """The loops around the rows that form a run with them in dst, innermost first."""
-        return self._followers_of(self.scheduled.rows)
-
     def _followers_of(self, group: tuple[Node, ...]) -> list[Node]:
+        """Return the loops around a group that form a run with it in dst, innermost first."""
         others = [node for node in self.box.nodes if node not in group]
         size = size_of(group) * self.element_stride
         return [others[k] for k in contiguous_loops(others, 1, size)]
 
-    @property
-    def has_few_columns(self) -> bool:
-        """Whether columns in a cached tile are so few that a box for the last one does not pay."""
-        columns = self.scheduled.columns
-        is_followed = any(node in columns for node in self.followers[:1])
-        return not self.streams and is_followed and size_of(columns) < _FEW_COLUMNS
+    def between_ends(self) -> tuple[ScheduledBox, ...]:
+        """Return whole lines of interleaved rows without their first and last columns.
 
-    def between_ends(self, group: tuple[Node, ...]) -> tuple[ScheduledBox, ...]:
-        """Return whole lines without the first and the last steps of a loop group.
-
-        Nothing if a step crosses the start of a line.
+        Nothing if a column crosses the start of a line.
         """
-        line, count = self.line, size_of(group)
-        size = 1 if group == self.scheduled.rows else size_of(self.scheduled.rows)
+        columns, size = self.scheduled.columns, size_of(self.scheduled.rows)
+        count, line = size_of(columns), self.line // size
         skipped, crossing = divmod(self.head, size)
-        if crossing or len(group) > 1:
+        if crossing or len(columns) > 1:
             return ()
-        stop = skipped + (count - skipped) // (line // size) * (line // size)
-        ends = (*_slice(self.box, group, 0, skipped), *_slice(self.box, group, stop, count))
+        stop = skipped + (count - skipped) // line * line
+        ends = (*_slice(self.box, columns, 0, skipped), *_slice(self.box, columns, stop, count))
         if sum(end.size for end in ends) * _LEAST_SHARE > self.box.size:
             return ()
-        whole = tuple(_slice(self.box, group, skipped, stop))
+        whole = tuple(_slice(self.box, columns, skipped, stop))
         tiles = tile_boxes(whole, self.bits, self.element_stride, streams=self.streams)
         return (*tiles, *tile_boxes(ends, self.bits, self.element_stride))
 
@@ -216,7 +202,7 @@ class _Rotation(NamedTuple):
             return _Parts(whole, [])
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
-        for follower in self.followers:
+        for follower in self._followers_of(rows):
             steps = follower.extent - 1
             part, jump = steps_of(end, follower, 0, steps), follower.strides[0] - start
             table = [*tail[self.head :], *(_moved_row(offset, jump) for offset in head)]
