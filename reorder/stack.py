@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from reorder.forks import at_fork, importing
 
@@ -18,33 +18,12 @@ _Result = TypeVar("_Result")
 # The deepest calls of LLVM take less than a quarter of this.
 _NBYTES = 1 << 22
 
+# what threads with enough stack know of themselves
+_this = threading.local()
+
 # held while the stack size of new threads is changed; a fork waits for it
 _sizing = threading.Lock()
 at_fork(_sizing.acquire, _sizing.release, _sizing.release)
-
-
-class _Thread(threading.Thread, Generic[_Result]):
-    """A thread that keeps what a function returned or raised."""
-
-    def __init__(self, function: Callable[[], _Result]) -> None:
-        super().__init__(name="reorder-compiler", daemon=True)
-        self._function = function
-        self._raised: BaseException | None = None
-        self._returned: list[_Result] = []
-
-    def run(self) -> None:
-        """Call the function."""
-        try:
-            self._returned.append(self._function())
-        except BaseException as error:  # noqa: BLE001 - raised on the thread that waits
-            self._raised = error
-
-    def result(self) -> _Result:
-        """Wait; return what the function returned, or raise what it raised."""
-        self.join()
-        if self._raised is not None:
-            raise self._raised
-        return self._returned[0]
 
 
 def on_enough_stack(function: Callable[[], _Result]) -> _Result:
@@ -52,17 +31,30 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
 
     The function must not need a lock that this thread holds.
     """
-    this = threading.current_thread()
-    if this is threading.main_thread() or isinstance(this, _Thread):
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main or getattr(_this, "has_enough", False):
         return function()
-    thread = _Thread(function)
+    returned: list[_Result] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        _this.has_enough = True
+        try:
+            returned.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised on the thread that waits
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="reorder-compiler", daemon=True)
     try:
         with _large_stacks():
             thread.start()
     except RuntimeError:
         # at interpreter shutdown, or when the system cannot start more threads
         return function()
-    return thread.result()
+    thread.join()
+    for error in raised:
+        raise error
+    return returned[0]
 
 
 def load_late(load: Callable[[], _Result]) -> _Result:

@@ -28,22 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc import Axis, Layout, MemoryDesc
-    from reorder.values.binding import ParameterLayout
+    from reorder.values.binding import Operand
 
-    OperandLayout = Layout | ParameterLayout
+    OperandLayout = Layout | Operand
 
 # A plan with more boxes than this is slower than one with an indirect loop.
 _MAX_BOXES = 64
 
 
-def planned_boxes(
-    src: MemoryDesc, dst: MemoryDesc, varying: Iterable[ParameterLayout]
-) -> tuple[Box, ...]:
+def planned_boxes(src: MemoryDesc, dst: MemoryDesc, varying: Iterable[Operand]) -> tuple[Box, ...]:
     """Return the boxes of a plan between two descriptors."""
     return simplify(boxes_of(src.layout, dst.layout, *varying)) if dst.nelems else ()
 
 
-def boxes_of(src: Layout, dst: Layout, *params: ParameterLayout) -> tuple[Box, ...]:
+def boxes_of(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst."""
     bases: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
     boxes = _boxes_of_bases(*bases)
@@ -96,9 +94,7 @@ def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
     return [tuple(sorted(group)) for group in groups]
 
 
-def whole_box(
-    src: Layout, dst: Layout, *params: ParameterLayout
-) -> tuple[Box, tuple[int, ...]] | None:
+def whole_box(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, tuple[int, ...]] | None:
     """Return one box over the padded space of dst, and sizes; None if it takes several.
 
     For each group of dims that dst pads, the box has one more operand: the index of an element in

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 BETA = "beta"
 
 
-class ParameterLayout(NamedTuple):
-    """Which value of one role belongs to each element: a layout of the values over the dims."""
+class Operand(NamedTuple):
+    """The values of one role, and which of them belongs to each element: a layout over the dims."""
 
     # one of `attr.ROLES`
     role: str
@@ -34,6 +34,8 @@ class ParameterLayout(NamedTuple):
     groups: tuple[int, ...]
     # bit d is set if the values differ along dim d; the strides of other dims are 0
     mask: int
+    # flat, in f64, which is exact for all of them
+    values: NDArray[np.float64]
 
     @property
     def offset0(self) -> int:
@@ -56,16 +58,14 @@ class ParameterLayout(NamedTuple):
     @property
     def is_scalar(self) -> bool:
         """Whether one value applies to all elements."""
-        return prod(self.sizes) == 1
+        return self.values.size == 1
 
 
 class BoundAttr(NamedTuple):
     """Attributes that were checked against two descriptors, by `bind`."""
 
     # in the order of `attr.ROLES`
-    operands: tuple[ParameterLayout, ...]
-    # the values of each operand, flat, in f64, which is exact for all of them
-    values: tuple[NDArray[np.float64], ...]
+    operands: tuple[Operand, ...]
     # the factor of the old elements of dst
     beta: float
     # whether the result is clamped to dst's largest number, and whether it is rounded to f16 before
@@ -79,22 +79,21 @@ class BoundAttr(NamedTuple):
         return bool(self.operands or self.beta)
 
     @property
-    def varying(self) -> tuple[ParameterLayout, ...]:
+    def varying(self) -> tuple[Operand, ...]:
         """The parameters that differ along the dims: the operands of boxes besides src and dst."""
         return tuple(operand for operand in self.operands if not operand.is_scalar)
 
     @property
     def by_role(self) -> dict[str, NDArray[np.float64]]:
         """The values of each role, flat; also those of beta, unless it is 0."""
-        roles = (operand.role for operand in self.operands)
-        values = dict(zip(roles, self.values, strict=True))
+        values = {operand.role: operand.values for operand in self.operands}
         return values | {BETA: np.array([self.beta])} if self.beta else values
 
     def arrays(self, dtype: np.dtype[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of each role as an array that can be broadcast over the dims."""
         arrays = {}
-        for operand, values in zip(self.operands, self.values, strict=True):
-            array = values.astype(dtype).reshape(operand.sizes)
+        for operand in self.operands:
+            array = operand.values.astype(dtype).reshape(operand.sizes)
             for dim, group in enumerate(operand.groups):
                 if group > 1 and operand.mask >> dim & 1:
                     array = array.repeat(group, dim)
@@ -115,16 +114,15 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     if not isinstance(attr, Attr):
         raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
     work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
-    operands, values = [], []
+    operands = []
     for parameter in attr.parameters:
         side, desc = ("src", src) if parameter.role.startswith("src") else ("dst", dst)
-        operands.append(_layout_of(parameter, desc))
         exact = parameter.values.astype(np.float64).reshape(-1)
         if "scale" in parameter.role:
             _check_in_f32(parameter.role, exact, work)
         else:
             _check_integer(parameter.role, side, desc.dtype.name)
-        values.append(exact)
+        operands.append(_operand_of(parameter, desc, exact))
     if attr.beta:
         _check_in_f32(BETA, np.array([attr.beta]), work)
     adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
@@ -133,26 +131,24 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
         if "src_scale" not in (operand.role for operand in operands):
             position = sum(operand.role == "src_zero_point" for operand in operands)
             ones = (1,) * dst.ndims
-            operands.insert(position, ParameterLayout("src_scale", dst.dims, ones, ones, 0))
-            values.insert(position, np.ones(1))
-        values = [
-            value * adjust if operand.role == "src_scale" else value
-            for operand, value in zip(operands, values, strict=True)
+            operands.insert(position, Operand("src_scale", dst.dims, ones, ones, 0, np.ones(1)))
+        operands = [
+            each._replace(values=each.values * adjust) if each.role == "src_scale" else each
+            for each in operands
         ]
     converts = bool(src.dtype != dst.dtype or operands or attr.beta)
     name = dst.dtype.name
     through_f16 = attr.f8_rounding == F8_ROUNDINGS[1] and rounds_through_f16(name)
     return BoundAttr(
         tuple(operands),
-        tuple(values),
         attr.beta,
         saturates=converts and attr.saturate and largest_number(name) is not None,
         through_f16=converts and through_f16,
     )
 
 
-def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
-    """Return the layout of one role's values over the dims of a descriptor."""
+def _operand_of(parameter: Parameter, desc: MemoryDesc, values: NDArray[np.float64]) -> Operand:
+    """Return the values of one role over the dims of a descriptor."""
     role, mask, ndims = parameter.role, parameter.mask, desc.ndims
     if mask >> ndims:
         name = dim_name(mask.bit_length() - 1, desc.letters)
@@ -194,7 +190,7 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
             f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
             f"dims {desc.dims} needs {prod(sizes)} of shape {masked}{hint}"
         )
-    return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)
+    return Operand(role, desc.dims, tuple(sizes), tuple(groups), mask, values)
 
 
 def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:

@@ -60,8 +60,7 @@ class KernelConfig:
         if self.src == self.dst and not self.post_ops:
             self.work = self.src  # bits, not values
         self.varying = [operand.role for operand in self.bound.varying]
-        roles = (operand.role for operand in self.bound.operands)
-        self.values = dict(zip(roles, self.bound.values, strict=True))
+        self.values = {operand.role: operand.values for operand in self.bound.operands}
         points = self.values.get("src_zero_point")
         self.difference = difference_type(self.src, self.work, points)
 

@@ -61,14 +61,12 @@ def _export(source: str, name: str) -> str:
 
 def _parameters(plan: ReorderPlan) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
     """Return the arrays that differ along the dims, as the source asks for them."""
-    bound = plan.bound_attr
     is_wide = 64 in {plan.src.dtype.bits, plan.dst.dtype.bits}
     return [
-        values.astype(
+        operand.values.astype(
             np.int32 if "point" in operand.role else np.float64 if is_wide else np.float32
         )
-        for operand, values in zip(bound.operands, bound.values, strict=True)
-        if not operand.is_scalar
+        for operand in plan.bound_attr.varying
     ]
 
 
