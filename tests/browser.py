@@ -82,8 +82,7 @@ class Browser:
         """Emulate a window of a size in CSS pixels."""
         params = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._ask(
-            "goog/cdp/execute",
-            {"cmd": "Emulation.setDeviceMetricsOverride", "params": params},
+            "goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": params}
         )
         self._width = width
         self._settle()

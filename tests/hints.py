@@ -55,10 +55,7 @@ def rows(text: str) -> list[Row]:
 
 
 def check(
-    table: Iterable[Row],
-    names: dict[str, Any],
-    modules: Iterable[str],
-    others: Iterable[str] = (),
+    table: Iterable[Row], names: dict[str, Any], modules: Iterable[str], others: Iterable[str] = ()
 ) -> None:
     """Check and follow each hint; there is a row for each one in these modules but `others`."""
     known = _COMMON | names

@@ -196,11 +196,7 @@ ROW_MAPS = {
 
 
 def trtllm(
-    shuffle: int = 0,
-    *,
-    gated: bool = False,
-    bits: int | None = None,
-    then: Formula | None = None,
+    shuffle: int = 0, *, gated: bool = False, bits: int | None = None, then: Formula | None = None
 ) -> Formula:
     """Alternate the rows of two halves, shuffle the rows in blocks, cut columns of 128 bytes."""
 

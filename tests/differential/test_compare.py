@@ -62,9 +62,7 @@ def test_a_difference_without_a_name_fails_the_tally() -> None:
     tally = Tally("mutated", _VERSION)
     wrong = replace(_FIELDS, strides=(72, 24, 9))
     assert not tally.judge(
-        StartAnswer(_VERSION, _OURS, wrong, _START),
-        [counts_no_bytes_of_what_is_read],
-        _START,
+        StartAnswer(_VERSION, _OURS, wrong, _START), [counts_no_bytes_of_what_is_read], _START
     )
     with pytest.raises(
         AssertionError,

@@ -141,11 +141,7 @@ def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(
 # Strides, and equality.
 
 
-_KNOWN = [
-    *_SIZES,
-    known.needs_more_bytes_than_int64_holds,
-    known.counts_broadcasts_as_bytes,
-]
+_KNOWN = [*_SIZES, known.needs_more_bytes_than_int64_holds, known.counts_broadcasts_as_bytes]
 _INT64_MAX = 2**63 - 1
 
 

@@ -785,11 +785,7 @@ _CONVERTED = [
         for kind, form in product(MODELS, ("gptq_v1", "gptq_v2"))
     ),
 ]
-_CONVERTERS = {
-    "ModelOpt": _nvfp4_of_modelopt,
-    "nobody": _fp8_of_floats,
-    "GPTQModel": _words_of_awq,
-}
+_CONVERTERS = {"ModelOpt": _nvfp4_of_modelopt, "nobody": _fp8_of_floats, "GPTQModel": _words_of_awq}
 
 
 @pytest.mark.parametrize("row", _CONVERTED, ids=": ".join)

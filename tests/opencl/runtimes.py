@@ -148,10 +148,7 @@ BESIDE = 64
 
 
 def _check(
-    runtime: Runtime,
-    case: Case,
-    seed: int,
-    run: Callable[[tuple[cl.Buffer, cl.Buffer]], cl.Event],
+    runtime: Runtime, case: Case, seed: int, run: Callable[[tuple[cl.Buffer, cl.Buffer]], cl.Event]
 ) -> None:
     """Compare what is run with its definition; bytes beside the tensor must stay."""
     src, dst, attr = case
@@ -194,10 +191,7 @@ def check_buffers(
     transfers = plan_transfers(one, other, traits, attr, is_aligned=is_aligned)
     prepared = build_transfers(runtime.context, runtime.device.device, transfers)
     _check(
-        runtime,
-        case,
-        1,
-        lambda memory: enqueue_transfers(runtime.queue, prepared, memory, None),
+        runtime, case, 1, lambda memory: enqueue_transfers(runtime.queue, prepared, memory, None)
     )
     return [launch.pattern.body for transfer in transfers for launch in transfer.launches]
 

@@ -11,13 +11,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import (
-    RUNTIME,
-    MemdescError,
-    image_desc,
-    memory_desc,
-    runtime_desc,
-)
+from memdesc import RUNTIME, MemdescError, image_desc, memory_desc, runtime_desc
 from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
 from reorder.opencl import image_formats
 from reorder.plan import plan_runtime

@@ -47,8 +47,7 @@ def _read(
 ) -> NDArray[Any]:
     """Write a weight, and return what it is read as."""
     write_safetensors(
-        folder / "model.safetensors",
-        {name: _signed(array) for name, array in tensors.items()},
+        folder / "model.safetensors", {name: _signed(array) for name, array in tensors.items()}
     )
     (folder / "config.json").write_bytes(config)
     with reorder.open_checkpoint(folder) as checkpoint:

@@ -155,8 +155,7 @@ def _check_cldnn(name: str, dtype: str) -> None:
     # a type has the ways of one order of dims there and of the other order back
     grouped, weights = "g" in name, "o" in name
     ndims = next(
-        (n for n in range(2, 9) if _describes(name, (2, 3, 5, 4, 2, 3, 1, 2)[:n], dtype)),
-        None,
+        (n for n in range(2, 9) if _describes(name, (2, 3, 5, 4, 2, 3, 1, 2)[:n], dtype)), None
     )
     if ndims is None:
         with pytest.raises(UnsupportedFormatError, match=name):

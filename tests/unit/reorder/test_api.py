@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import (
-    memory_desc,
-)
+from memdesc import memory_desc
 from memdesc.errors import OverlapError
 from tests.programs import run_python
 

@@ -2,12 +2,7 @@
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    UnknownFormatError,
-    memory_desc,
-    parse_layout,
-)
+from memdesc import MemdescError, UnknownFormatError, memory_desc, parse_layout
 from memdesc.exchange import SYSTEMS
 
 _DIMS = (2, 17, 5, 4)

@@ -15,13 +15,7 @@ from memdesc.record import record_desc
 from reorder import Quantized, load_all, save
 from reorder.cli import main
 from reorder.records import Record
-from tests.checkpoints import (
-    awq_layer,
-    fp8_layer,
-    model_folder,
-    write_config,
-    write_safetensors,
-)
+from tests.checkpoints import awq_layer, fp8_layer, model_folder, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 _ENDINGS = (".safetensors", ".npz")

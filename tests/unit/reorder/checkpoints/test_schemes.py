@@ -13,14 +13,7 @@ import reorder
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from reorder.checkpoints.config import (
-    Configs,
-    Layers,
-    Said,
-    declare,
-    declared_by,
-    method_in,
-)
+from reorder.checkpoints.config import Configs, Layers, Said, declare, declared_by, method_in
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of

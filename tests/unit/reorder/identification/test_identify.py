@@ -278,10 +278,7 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
     assert not missed.candidates
     assert "gives these bytes; with rtol=0.001 aBcd8b (" in missed.verdict
     assert {each.desc for each in missed.near} == {dump.desc}
-    for found in (
-        reorder.identify(dump, x, rtol=1e-6),
-        reorder.identify(dump, x, atol=1e-5),
-    ):
+    for found in (reorder.identify(dump, x, rtol=1e-6), reorder.identify(dump, x, atol=1e-5)):
         assert found.candidates[0].desc == dump.desc
     assert not reorder.identify(dump, x, rtol=1e-8).candidates
     assert not reorder.identify(dump, rng.permutation(x), rtol=1e-3).candidates

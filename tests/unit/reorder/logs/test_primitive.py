@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 
 from memdesc import RUNTIME
-from reorder.logs import (
-    PostOp,
-    Problem,
-    QuantizationParameter,
-    VerboseAttributes,
-    VerbosePrimitive,
-)
+from reorder.logs import PostOp, Problem, QuantizationParameter, VerboseAttributes, VerbosePrimitive
 from tests.refused import sections
 
 _DIMS, _UNDERSTOOD, _KEPT = (

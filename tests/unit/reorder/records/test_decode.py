@@ -5,14 +5,7 @@ import pytest
 
 import reorder
 from memdesc import data_type, memory_desc
-from memdesc.record import (
-    Codebook,
-    Digits,
-    Number,
-    RecordDesc,
-    known_records,
-    record_desc,
-)
+from memdesc.record import Codebook, Digits, Number, RecordDesc, known_records, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from tests.programs import run_python
 from tests.records import bits_of, by_hand, dequantize_reference, number, random_record

@@ -155,8 +155,7 @@ def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path
         path = tmp_path / f"{count}.safetensors"
         layer = fp8_layer(dims=(128, 128))
         write_safetensors(
-            path,
-            {f"layers.{k}.{name}": each for k in range(count) for name, each in layer.items()},
+            path, {f"layers.{k}.{name}": each for k in range(count) for name, each in layer.items()}
         )
         container = read_container(path)
         lines = [parse_rule(f"layers.{k}: fp8_block -> plain, bf16") for k in range(count)]

@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 import reorder
 from memdesc.dtypes import DATA_TYPES
-from tests.checkpoints import (
-    fp8_layer,
-    gptq_layer,
-    write_config,
-    write_safetensors,
-)
+from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 _F8 = DATA_TYPES["f8_e4m3"].numpy

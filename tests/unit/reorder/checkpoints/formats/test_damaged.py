@@ -305,13 +305,7 @@ _ONNX: list[tuple[bytes, str]] = [
     ),
 ]
 
-_TABLE = {
-    "safetensors": _SAFETENSORS,
-    "gguf": _GGUF,
-    "npy": _NPY,
-    "npz": _NPZ,
-    "onnx": _ONNX,
-}
+_TABLE = {"safetensors": _SAFETENSORS, "gguf": _GGUF, "npy": _NPY, "npz": _NPZ, "onnx": _ONNX}
 # the most bytes of memory that a damaged file takes, as a multiple of its own and in any case
 _TIMES, _ALWAYS = 40, 1 << 22
 _MAX_MESSAGE = 400

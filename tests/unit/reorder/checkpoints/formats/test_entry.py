@@ -24,9 +24,7 @@ def _replaced_at(path: Path, age: int) -> tuple[bool, int]:
     return not state.is_at(path), until - then
 
 
-def test_a_new_file_that_is_replaced_within_a_step_of_the_clock_has_changed(
-    tmp_path: Path,
-) -> None:
+def test_a_new_file_that_is_replaced_within_a_step_of_the_clock_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     # on a busy machine, a file may be older than a step before its state is taken
     seen = (_replaced_at(path, _STEP * 19 // 20) for _ in range(100))

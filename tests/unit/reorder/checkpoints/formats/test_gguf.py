@@ -280,10 +280,7 @@ def _replace(path: Path, text: bytes, byte: bytes, at: int | None = None) -> Non
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (
-            _missing,
-            r"m-00001-of-00003\.gguf' is part 1 of 3 .*m-00002-of-00003\.gguf' is missing",
-        ),
+        (_missing, r"m-00001-of-00003\.gguf' is part 1 of 3 .*m-00002-of-00003\.gguf' is missing"),
         (_other, r"m-00002-of-00003\.gguf' does not say that it is part 2 of 3"),
         (_renamed, r"is part 1 of 3 of a model, so it must be called NAME-00001-of-00003\.gguf"),
         (_other_count, "says 6 tensors in 3 parts, which have 5"),

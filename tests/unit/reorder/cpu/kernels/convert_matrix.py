@@ -73,10 +73,7 @@ def layouts(*, streams: bool) -> None:
         (Attr(dst_scale=of_rows, dst_scale_mask=1, beta=0.5), (wide, integer)),
         (Attr(src_scale=of_columns, src_scale_mask=2), (narrow, same)),
         (Attr(dst_scale=of_columns, dst_scale_mask=2, saturate=True), (narrow, wide)),
-        (
-            Attr(src_scale=of_groups, src_scale_mask=3, src_scale_groups=(1, 10)),
-            (integer, same),
-        ),
+        (Attr(src_scale=of_groups, src_scale_mask=3, src_scale_groups=(1, 10)), (integer, same)),
     )
     cases = [(attr, pair) for attr, pairs in given for pair in pairs]
     cases = [case for case in cases if not streams or case[1] != integer]

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reorder.cpu.schedule.post_ops import (
-    inverse_parts,
-    rounding_bits,
-)
+from reorder.cpu.schedule.post_ops import inverse_parts, rounding_bits
 from reorder.values.formats import FORMATS
 
 

@@ -47,12 +47,7 @@ def _words(code: object) -> str:
         # a pair without a stage of its own has values between
         (("f16", "abcd"), ("bf16", "abcd"), None, "f16 to f32; f32 to bf16"),
         # the old dst becomes values first
-        (
-            ("f32", "abcd"),
-            ("s8", "abcd"),
-            Attr(beta=0.5),
-            "s8 to f32; f32, f32, s8",
-        ),
+        (("f32", "abcd"), ("s8", "abcd"), Attr(beta=0.5), "s8 to f32; f32, f32, s8"),
         # differences of 32 bits are exact in f64 only
         (
             ("s32", "abcd"),
