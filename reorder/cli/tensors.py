@@ -145,8 +145,8 @@ class Operand:
 
     def tensors(self) -> dict[str, Memory]:
         """Return the tensors, or the one that is named."""
-        wanted = {None, *self.stored} if self.name is None else {self.name}
-        return {name: memory_of(each) for name, each in self.stored.items() if name in wanted}
+        stored = self.stored.items()
+        return {name: memory_of(each) for name, each in stored if self.name in {None, name}}
 
     def memory(self, dtype: str | None) -> Memory:
         """Return the only tensor, or the one that is named."""
