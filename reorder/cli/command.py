@@ -66,7 +66,7 @@ def one_line(text: str) -> str:
 
 
 def lines(facts: Facts) -> list[str]:
-    """Return a line for each fact, and one for each item of a list."""
+    """Return a line for each fact, and one for each item of a list; a terminal gets them folded."""
     width = max(map(len, facts)) + 2
     laid_out = []
     for key, value in facts.items():
@@ -78,7 +78,7 @@ def lines(facts: Facts) -> list[str]:
             f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}"
             for k, text in enumerate(texts)
         ]
-    return laid_out
+    return folded(laid_out)
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -102,7 +102,9 @@ def _columns() -> int | None:
 def folded(given: Iterable[str]) -> list[str]:
     """Fold lines at the width of a terminal."""
     columns = _columns()
-    return [*given] if columns is None else [part for line in given for part in fold(line, columns)]
+    if columns is None:
+        return [*given]
+    return [part for line in given for part in fold(one_line(line), columns)]
 
 
 def save(picture: Picture, path: str) -> None:

@@ -21,7 +21,7 @@ from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
-from reorder.cli.command import Command, Facts, Options, is_wanted, table
+from reorder.cli.command import Command, Facts, Options, folded, is_wanted, table
 from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
@@ -358,7 +358,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
-    return [*lines, *facts["notes"]]
+    return folded([*lines, *facts["notes"]])
 
 
 def _kind_line(kind: Facts) -> str:
