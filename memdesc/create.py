@@ -10,13 +10,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import Layout, check_dims, layout_by_strides, layout_by_tag
-from memdesc.names import (
-    did_you_mean,
-    expand_meta_tag,
-    refuse_record,
-    resolve,
-    with_other_ndims,
-)
+from memdesc.names import expand_meta_tag, refuse_record, resolve
 from memdesc.names.registry import letters_for
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import LETTERS, FormatTag, parse_tag
@@ -99,6 +93,8 @@ def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, st
     except MemdescError as error:
         if resolved.ndims == len(dims):
             raise
+        from memdesc.names.similar import did_you_mean, with_other_ndims  # only for a wrong name
+
         raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
 
 

@@ -32,8 +32,8 @@ from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import layout_by_tag
 from memdesc.names import Name, is_image, refuse_record, resolve
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import VOCABULARIES, is_name
-from memdesc.names.suggest import did_you_mean, similar_words
+from memdesc.names.registry import is_name, vocabularies
+from memdesc.names.similar import did_you_mean, similar_words
 from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS
 
@@ -67,13 +67,13 @@ _NOTATION = System(
 )
 
 
-# A new system is a further entry; vocabularies come from VOCABULARIES.
+# A new system is a further entry; vocabularies come from `names.registry`.
 SYSTEMS: Mapping[str, System] = MappingProxyType(
     {
         system.name: system
         for system in (
             _NOTATION,
-            *map(_system_of, VOCABULARIES),
+            *map(_system_of, vocabularies()),
             plain.STRIDES,
             plain.VERBOSE,
             cute.SYSTEM,

@@ -2,9 +2,12 @@
 
 `onednn`, `cldnn` and `weights` are files of a vocabulary each, `systems` has those of other
 systems, and `images` the types of images. To add a vocabulary, write a table in `systems`, and add
-it to `registry.VOCABULARIES`.
+it to `registry.vocabularies`.
 """
 
+from typing import TYPE_CHECKING
+
+from memdesc.lazy import lazy
 from memdesc.names.images import is_image
 from memdesc.names.registry import (
     Name,
@@ -16,7 +19,6 @@ from memdesc.names.registry import (
     resolve,
     resolve_image,
 )
-from memdesc.names.suggest import did_you_mean, suggest, with_other_ndims
 
 __all__ = [
     "Name",
@@ -32,3 +34,9 @@ __all__ = [
     "suggest",
     "with_other_ndims",
 ]
+
+if TYPE_CHECKING:
+    from memdesc.names.similar import did_you_mean, suggest, with_other_ndims
+else:  # only wrong names need them
+    _HOMES = dict.fromkeys(("did_you_mean", "suggest", "with_other_ndims"), "memdesc.names.similar")
+    __getattr__ = lazy(__name__, _HOMES)

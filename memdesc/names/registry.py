@@ -10,26 +10,36 @@ from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
-from memdesc.names import cldnn, onednn, systems, weights
+from memdesc.names import cldnn, onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.vocabulary import Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
 
-# The first vocabulary that knows a name reads it. A new vocabulary is a further entry.
-VOCABULARIES: tuple[Vocabulary, ...] = (
-    onednn.VOCABULARY,
-    cldnn.VOCABULARY,
-    systems.MACE,
-    weights.VOCABULARY,
-    systems.TENSORRT,
-    systems.ACL,
-    systems.ASCEND,
-    systems.NCNN,
-    systems.MNN,
-    systems.TFLITE_GPU,
-    systems.EXECUTORCH,
-    systems.KV_CACHE,
-)
+# those whose names follow rules
+_BY_RULES: tuple[Vocabulary, ...] = onednn.VOCABULARY, cldnn.VOCABULARY
+
+
+@cache
+def vocabularies() -> tuple[Vocabulary, ...]:
+    """Return all vocabularies: the first that knows a name reads it. A new one is a further entry.
+
+    Tables are loaded when neither oneDNN nor clDNN has a name, or when all names are listed.
+    """
+    from memdesc.names import systems, weights  # see above
+
+    return (
+        *_BY_RULES,
+        systems.MACE,
+        weights.VOCABULARY,
+        systems.TENSORRT,
+        systems.ACL,
+        systems.ASCEND,
+        systems.NCNN,
+        systems.MNN,
+        systems.TFLITE_GPU,
+        systems.EXECUTORCH,
+        systems.KV_CACHE,
+    )
 
 
 # Names for any number of dims. Other systems have several for a row-major layout.
@@ -103,7 +113,7 @@ def known_names() -> tuple[Name, ...]:
     """
     return tuple(
         Name(vocabulary.name, name, vocabulary.domain(name))
-        for vocabulary in VOCABULARIES
+        for vocabulary in vocabularies()
         for name in vocabulary.known()
     )
 
@@ -132,20 +142,30 @@ def parse_name(name: str, bits: int) -> ParsedName:
 
     An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
-    for vocabulary in VOCABULARIES:
+    by_rules = _by_rules(name)
+    for vocabulary in _BY_RULES if by_rules else vocabularies():
         if (tag := vocabulary.tag(name, bits)) is not None:
             return ParsedName(tag, vocabulary)
-    parsed = _parse_name(name)
+    parsed = by_rules or _parse_name(name)
     if isinstance(parsed, str):
         raise UnsupportedFormatError(parsed)
     return parsed
 
 
 @lru_cache(maxsize=8192)  # several times the number of known names
+def _by_rules(name: str) -> ParsedName | None:
+    """Read a name of oneDNN or clDNN; return None for others, and for one that is no layout."""
+    for vocabulary in _BY_RULES:
+        with suppress(UnknownFormatError, UnsupportedFormatError):
+            return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
+    return None
+
+
+@lru_cache(maxsize=8192)  # likewise
 def _parse_name(name: str) -> ParsedName | str:
     """Read a name for elements of any width; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
-    for vocabulary in VOCABULARIES:
+    for vocabulary in vocabularies():
         try:
             return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
         except UnsupportedFormatError as error:
@@ -153,8 +173,8 @@ def _parse_name(name: str) -> ParsedName | str:
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
-    scoped = (one for one in VOCABULARIES if one.bare(name) != name)
-    spelled = (one for one in reversed(VOCABULARIES) if one.is_spelled_like(name))
+    scoped = (one for one in vocabularies() if one.bare(name) != name)
+    spelled = (one for one in reversed(vocabularies()) if one.is_spelled_like(name))
     likely = next(chain(scoped, spelled))
     raise UnknownFormatError(f"unknown format {reasons[likely.name]}")
 
@@ -168,7 +188,8 @@ def dim_letters(name: str) -> str | None:
     if name in IMAGES:
         return IMAGES[name].letters
     # tables come first: oneDNN reads letters from the start of any string
-    letters = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(VOCABULARIES))
+    known = _BY_RULES if _by_rules(name) else vocabularies()
+    letters = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(known))
     return next(filter(None, letters), None)
 
 
@@ -226,7 +247,7 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     try:
         tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:
-        from memdesc.names.suggest import did_you_mean, meanings, suggest  # only for a wrong name
+        from memdesc.names.similar import did_you_mean, meanings, suggest  # only for a wrong name
 
         if meant := meanings(name, len(dims) or None) or meanings(name):
             raise UnknownFormatError(f"unknown format {name!r}: {_spelled(meant)}") from None
@@ -260,7 +281,7 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
     try:
         image = parse_image(name)
     except UnknownFormatError as error:
-        from memdesc.names.suggest import did_you_mean, nearest  # only for a wrong name
+        from memdesc.names.similar import did_you_mean, nearest  # only for a wrong name
 
         refuse(name, cldnn.REFUSED)  # it has the reason for images that cannot be described
         raise UnknownFormatError(

@@ -19,7 +19,7 @@ import memdesc
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
-from memdesc.names.suggest import similar_words, transposed
+from memdesc.names.similar import similar_words, transposed
 from reorder.cli.arguments import GROUPS, ROWS, add_arguments
 from reorder.cli.command import Command, one_line
 from reorder.cli.progress import CompileNotice, warn

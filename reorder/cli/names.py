@@ -12,7 +12,7 @@ from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
 from memdesc.exchange.table import no_system
 from memdesc.names import Name, images, known_images, resolve
-from memdesc.names.suggest import meanings
+from memdesc.names.similar import meanings
 from memdesc.record import known_records
 from memdesc.tags import parse_tag
 from reorder.cli.command import (

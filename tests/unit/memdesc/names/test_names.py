@@ -14,7 +14,7 @@ from memdesc import (
     runtime_desc,
 )
 from memdesc.names import resolve
-from memdesc.names.registry import VOCABULARIES
+from memdesc.names.registry import vocabularies
 from memdesc.names.vocabulary import Vocabulary
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
@@ -47,7 +47,7 @@ def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
 
 def test_every_vocabulary_is_registered() -> None:
     found = [found for found in gc.get_objects() if isinstance(found, Vocabulary)]
-    assert {id(vocabulary) for vocabulary in found} == {id(one) for one in VOCABULARIES}
+    assert {id(vocabulary) for vocabulary in found} == {id(one) for one in vocabularies()}
 
 
 def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> None:
