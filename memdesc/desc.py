@@ -177,8 +177,6 @@ class MemoryDesc(Written):
 
         *Law*: results do not depend on what ran before.
 
-        Examples
-        --------
         >>> a, b = (memdesc.memory_desc((2, 3, 1), "f32", tag) for tag in ("ncw", "nwc"))
         >>> a == b, a.spelling == b.spelling
         (True, False)
@@ -446,8 +444,6 @@ class MemoryDesc(Written):
 
         Two 4-bit elements share a byte; the one at the even offset is in its low half.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").byte((1, 9, 2, 3))
         2916
         """
@@ -482,8 +478,6 @@ class MemoryDesc(Written):
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
         """Describe a part of this memory, which cuts no block: oneDNN's rules.
 
-        Examples
-        --------
         >>> d = memdesc.memory_desc((2, 20), "f32", "aB8b")
         >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
         ((2, 8), 16)
@@ -504,8 +498,6 @@ class MemoryDesc(Written):
         Dims that change may be blocked, as long as blocks end where the new dims do; a reshape for
         which data would have to move is refused.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
         >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
@@ -519,8 +511,6 @@ class MemoryDesc(Written):
 
         *Law*: `permute_axes(perm)` undoes numpy's `transpose(perm)`.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((2, 3, 4), "f32", "abc").permute_axes((2, 0, 1)).dims
         (3, 4, 2)
         """
@@ -534,8 +524,6 @@ class MemoryDesc(Written):
     def with_dtype(self, dtype: object) -> MemoryDesc:
         """Describe the same layout, counted in elements, with another data type.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((2, 3), "f32", "ab").with_dtype("bf16").nbytes
         12
         """
@@ -544,8 +532,6 @@ class MemoryDesc(Written):
     def with_extra(self, extra: Extra | None) -> MemoryDesc:
         """Describe the same elements followed by other compensation, or by none.
 
-        Examples
-        --------
         >>> d = memdesc.memory_desc((3, 5, 1), "s8", "cba")
         >>> d.with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
         28
@@ -555,8 +541,6 @@ class MemoryDesc(Written):
     def with_letters(self, letters: str | None) -> MemoryDesc:
         """Call the dims by other letters in pictures, such as ``"nchw"``; equality ignores them.
 
-        Examples
-        --------
         >>> print(memdesc.memory_desc((2, 3), "f32", "ab").with_letters("nc").letters)
         nc
         """
@@ -572,8 +556,6 @@ class MemoryDesc(Written):
 
         *Law*: each name, with these dims and dtype, makes an equal descriptor.
 
-        Examples
-        --------
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").names()]
         ['nChw8c', 'mlas_nchwc8', 'b_fs_yx_fsv8', 'aBcd8b', 'gOiw8o']
         """

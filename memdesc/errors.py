@@ -22,8 +22,6 @@ _MAX_EXCERPT = 24
 class MemdescError(ValueError):
     """Base class of all errors that memdesc and reorder raise for bad input.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((2, -1), "f32", "ab")
     Traceback (most recent call last):
         ...
@@ -34,8 +32,6 @@ class MemdescError(ValueError):
 class UnknownFormatError(MemdescError):
     """A string is not a format name in any vocabulary.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((2, 3), "f32", "aB")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -46,8 +42,6 @@ class UnknownFormatError(MemdescError):
 class UnsupportedFormatError(MemdescError):
     """A name is known, but does not name a layout of elements.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((1, 3, 4, 4), "f32", "nv12")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -58,8 +52,6 @@ class UnsupportedFormatError(MemdescError):
 class NotBlockedError(MemdescError):
     """One of oneDNN's fields was requested for a layout that these fields cannot describe.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16").strides  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -70,8 +62,6 @@ class NotBlockedError(MemdescError):
 class OutOfRangeError(MemdescError, IndexError):
     """An index is out of range; also an IndexError, which ends iteration over a sequence.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((2, 3), "f32", "ab").offset((2, 0))
     Traceback (most recent call last):
         ...
@@ -82,8 +72,6 @@ class OutOfRangeError(MemdescError, IndexError):
 class OutOfMemoryError(MemdescError, MemoryError):
     """The request needs more memory than is available.
 
-    Examples
-    --------
     >>> import reorder
     >>> reorder.Memory(memdesc.memory_desc((1 << 60,), "u8", "a"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -95,8 +83,6 @@ class OutOfMemoryError(MemdescError, MemoryError):
 class OverlapError(MemdescError):
     """Two elements, or two buffers, share bytes.
 
-    Examples
-    --------
     >>> memdesc.memory_desc((2, 3), "f32", strides=(1, 1))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -107,8 +93,6 @@ class OverlapError(MemdescError):
 class PaddingError(MemdescError):
     """The padding of a buffer holds something other than zeros.
 
-    Examples
-    --------
     >>> import reorder
     >>> desc = memdesc.memory_desc((3,), "u8", "A4a")
     >>> memory = reorder.Memory(desc, np.ones(4, np.uint8), zero_pad=False)

@@ -121,8 +121,6 @@ class ImageDesc(Written):
     def shape(self) -> tuple[int, ...]:
         """Shape of the pixels as an array: ([depth,] height, width, channels).
 
-        Examples
-        --------
         >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").shape
         (4, 5, 7, 4)
         """
@@ -151,8 +149,6 @@ class ImageDesc(Written):
     def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of a logical index.
 
-        Examples
-        --------
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
         (7, 2, 2)
         """
@@ -161,8 +157,6 @@ class ImageDesc(Written):
     def pixel_at(self, offset: int) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of an offset in `desc`.
 
-        Examples
-        --------
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel_at(5)
         (1, 0, 1)
         """
@@ -176,8 +170,6 @@ class ImageDesc(Written):
     def index(self, *pixel: int) -> Index:
         """Return the logical index of a lane, given what `pixel` returns.
 
-        Examples
-        --------
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f32", "in_out_channel")
         >>> i.index(7, 2, 1), i.index(7, 2, 2)
         ((0, 5, 2, 3), Index((0, 6, 2, 3), is_padding=True))
@@ -203,8 +195,6 @@ class ImageDesc(Written):
     def names(self) -> tuple[Name, ...]:
         """Return every image type with these pixels, arrays and 3-D images alike.
 
-        Examples
-        --------
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "ac|Bd|4b")
         >>> [name.text for name in i.names()]
         ['in_out_channel', 'mnn_image', 'paddle_image_default']
@@ -248,8 +238,6 @@ class ImageDesc(Written):
         The arguments are those of `MemoryDesc.source`. In OpenCL C, ``NAME_pixel`` returns the
         coordinates as an ``int2``, or an ``int4`` for a 3-D image.
 
-        Examples
-        --------
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
         >>> "return c // 4 * 4 + w" in i.source("python")
         True

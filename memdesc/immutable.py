@@ -17,8 +17,6 @@ def immutable(kind: type[T]) -> type[T]:
     A class sets its fields with `object.__setattr__`. Its `_another`, if it has one, says in
     messages how to make another value.
 
-    Examples
-    --------
     >>> memdesc.Block(axis=0, step=1, extent=0, stride=4).stride = 8
     Traceback (most recent call last):
         ...

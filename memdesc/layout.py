@@ -300,8 +300,6 @@ class Layout(Checked):
     def base(self) -> Layout:
         """Return the layout without its XOR terms.
 
-        Examples
-        --------
         >>> tile = memdesc.parse_layout("Sw<3,3,3> o (64,64):(64,1)", dtype="f16").layout
         >>> tile.offset((1, 0)), tile.base().offset((1, 0)), tile.base().strides()
         (72, 64, (64, 1))

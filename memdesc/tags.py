@@ -69,8 +69,6 @@ class Digit(NamedTuple):
     def text(self, name: str) -> str:
         """Write the digit of an index of this name, such as ``b/8`` or ``b%8``.
 
-        Examples
-        --------
         >>> [digit.text("b") for digit in memdesc.tags.parse_tag("aB8b").digits[1:]]
         ['b/8', 'b%8']
         """

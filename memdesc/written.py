@@ -27,8 +27,6 @@ class Written(Checked):
         ``schema`` is 1, or 2 with ``xor``: readers skip unknown keys, and a form that older readers
         would misread gets a new number. `docs/descriptor.schema.json` is its JSON Schema.
 
-        Examples
-        --------
         >>> print(memdesc.memory_desc((2, 17), "f32", "aB8b").to_json())
         {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
 "padded_offsets": [0, 0], "extra": null, \

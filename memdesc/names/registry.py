@@ -106,8 +106,6 @@ def known_names() -> tuple[Name, ...]:
     these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
     `format.hpp` and clDNN 2019; MACE. The module of each other vocabulary gives its own.
 
-    Examples
-    --------
     >>> [name.vocabulary for name in memdesc.known_names() if name.text == "nChw16c"]
     ['onednn']
     """

@@ -77,8 +77,6 @@ class Picture:
 
         The page zooms, follows the reader's colour scheme, and loads nothing.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((3, 4), "u8", "ba").show().html()[:15]
         '<!doctype html>'
         """
@@ -89,8 +87,6 @@ class Picture:
     def encoded(self, ending: str) -> bytes:
         """Return the bytes of a file whose name has this ending, as `save` writes them.
 
-        Examples
-        --------
         >>> memdesc.memory_desc((3, 4), "u8", "ba").show().encoded(".svg")[:4]
         b'<svg'
         """

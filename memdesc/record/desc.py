@@ -157,8 +157,6 @@ class RecordDesc(Checked):
     def show(self) -> Picture:
         """Draw the first bytes of each tensor: the fields and elements that they contain.
 
-        Examples
-        --------
         >>> print(memdesc.record.record_desc((1, 32), "q4_0").show().text.splitlines()[-1])
             16  qs 14 30 qs 15 31
         """

@@ -113,8 +113,6 @@ class Field(Checked):
     def along_last(self, size: int) -> NDArray[np.int64]:
         """Return which element of the field each of `size` elements along the last dim uses.
 
-        Examples
-        --------
         >>> memdesc.record.record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
         [0, 0, 1, 1]
         """
@@ -144,8 +142,6 @@ class Field(Checked):
     def dense(self) -> Field:
         """The field as a tensor of its own, in the same order without gaps.
 
-        Examples
-        --------
         >>> memdesc.record.record_desc((2, 64), "q4_0").field("d").dense.desc
         memory_desc((2, 2), 'f16', 'ab')
         """

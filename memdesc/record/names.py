@@ -63,8 +63,6 @@ _REFUSED = {
 def known_records() -> tuple[str, ...]:
     """Return the names that `record_desc` reads.
 
-    Examples
-    --------
     >>> "q4_k" in memdesc.record.known_records()
     True
     """
