@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memdesc import MemoryDesc
+from memdesc import MemoryDesc, memory_desc
 from memdesc.index import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.oracles import offsets
@@ -39,6 +39,7 @@ def _row_major(desc: MemoryDesc, fill: int) -> tuple[list[int], list[int], list[
     return values, before, wanted
 
 
+@example(memory_desc((0, 5), "f32", strides=(0, 0)))
 @given(descs(max_nelems=384))
 def test_a_source_in_python_is_the_layout(desc: MemoryDesc) -> None:
     names = run_python(desc.source("python"))
