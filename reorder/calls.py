@@ -5,7 +5,7 @@ A call says the shape, strides and dtype of x, or its descriptor, the arguments,
 the second one also leaves here what it has found, or a later one if that must be compiled first.
 From then on a call needs a look-up or two, an allocation and a builtin function. That function
 checks the arrays, under the GIL; if they do not fit, because they overlap, or are misaligned or
-read-only, the call goes the long way.
+read-only, the call goes the long way. Tensors are known like arrays if C can export them.
 
 In a key, objects other than strings, dtypes and attributes stand for themselves, by `id`: equal
 descriptors may have other letters, which the result shows. What is found keeps them alive.

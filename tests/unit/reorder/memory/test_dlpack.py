@@ -176,17 +176,24 @@ def test_buffers_are_taken_by_dlpack_too() -> None:
 class Both(bytearray):
     """A buffer that exports itself too, as the arrays of JAX do on the CPU."""
 
-    def __dlpack_device__(self) -> Any:
-        raise AssertionError
+    device = 1
 
-    __dlpack__ = __dlpack_device__
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        msg = "it is read as a buffer"
+        raise AssertionError(msg)
 
 
 def test_a_tensor_that_is_a_buffer_is_read_as_one() -> None:
     x: Any = Both(range(6))
     assert reorder.reorder(x, "a").numpy().tolist() == [*range(6)]
-    with pytest.raises(MemdescError, match="does not report its device"):
+    with pytest.raises(MemdescError, match="it is read as a buffer"):
         reorder.reorder(np.ones(6, np.uint8), out=x)
+    x.device = 2
+    with pytest.raises(MemdescError, match="not in CPU memory"):
+        reorder.reorder(x, "a")
 
 
 def test_torch_is_never_imported() -> None:
