@@ -16,11 +16,21 @@ from reorder.checkpoints import ConvertProgress
 SMALL = reorder.checkpoints.ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 
 
-def converted(
-    source: Path, target: Path, *rules: str, settings: reorder.checkpoints.ConvertOptions = SMALL
-) -> dict[str, NDArray[Any]]:
+def convert(
+    source: Path,
+    target: Path,
+    *rules: str,
+    to: str | None = None,
+    settings: reorder.checkpoints.ConvertOptions = SMALL,
+    **options: Any,
+) -> reorder.checkpoints.ConvertReport:
+    """Convert by rules as lines, with some other options."""
+    return reorder.convert(source, target, to, map=rules, options=settings._replace(**options))
+
+
+def converted(source: Path, target: Path, *rules: str, **options: Any) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
-    reorder.convert(source, target, map=rules, options=settings)
+    convert(source, target, *rules, **options)
     return words_of(target)
 
 
@@ -57,17 +67,11 @@ def ended_after(tasks: int = 1) -> Iterator[Callable[[ConvertProgress], None]]:
         yield end
 
 
-def refused(
-    source: Path,
-    target: Path,
-    *rules: str,
-    settings: reorder.checkpoints.ConvertOptions = SMALL,
-    to: str | None = None,
-) -> str:
+def refused(source: Path, target: Path, *rules: str, **options: Any) -> str:
     """Return the line that refuses a conversion; nothing was written."""
     before = sorted(target.parent.rglob("*"))
     with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, target, map=rules, options=settings, to=to)
+        convert(source, target, *rules, **options)
     assert sorted(target.parent.rglob("*")) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -16,7 +16,7 @@ import reorder
 from memdesc.record import record_desc
 from reorder.checkpoints.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, refused, words_of
+from tests.unit.reorder.checkpoints.convert.results import SMALL, convert, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import mlx
 
 Tensors = dict[str, NDArray[Any]]
@@ -300,9 +300,7 @@ def test_a_rule_quantises_floats_to_a_record(tmp_path: Path, name: str) -> None:
     write_safetensors(tmp_path / "in.safetensors", {"fc.weight": weight})
     target = tmp_path / "out.safetensors"
     settings = SMALL._replace(verify=True, max_bytes=1 << 20)
-    reorder.convert(
-        tmp_path / "in.safetensors", target, map=[f"fc.weight: {name}"], options=settings
-    )
+    convert(tmp_path / "in.safetensors", target, f"fc.weight: {name}", settings=settings)
     made = reorder.load(target, reorder.records.Record)
     scales = made.tensors["weight_scale"].view(np.float32)
     assert (made.desc.name, len(scales)) == {
