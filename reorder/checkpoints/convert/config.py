@@ -82,16 +82,15 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
         sections = _sections(plan, layers, before)
-        if sections is None and before:
-            raise MemdescError(_why_undeclared(plan))
         if sections is None:
+            if before:
+                raise MemdescError(_why_undeclared(plan))
             return text, undeclared(plan)
         _check_plain(sections, layers)
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)
         holder.update(sections)
-        lost = [key for key in _KEPT if _has(before, key) and not _has(sections, key)]
-        if lost:
+        if lost := [key for key in _KEPT if _has(before, key) and not _has(sections, key)]:
             warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
         told = [key for key in _UNREAD if any(is_set(x.get(key)) for x in sections.values())]
         warnings += [f"{CONFIG} says {key}: {_UNREAD[key]}" for key in told]
@@ -159,12 +158,12 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
                 options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
             made[_layer_name(step)] = Said(CONFIG, desc.name, options)
         for tensor in step.tensors:
-            owner = tensor.name.rpartition(".")[0]
+            owner, is_float = tensor.name.rpartition(".")[0], tensor.dtype in _DTYPES
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             # codes with scales beside them are no record
-            if tensor.dtype not in _DTYPES and (step.is_copy or is_record):
+            if not is_float and (step.is_copy or is_record):
                 quantised[owner] = None
-            elif tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)) and not is_record:
+            elif is_float and (is_layer or holds_experts(tensor)) and not is_record:
                 plain[owner] = None
     if not any(OUTPUT in layer.split(".") for layer in quantised):
         plain[OUTPUT] = None

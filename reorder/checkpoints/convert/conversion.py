@@ -51,15 +51,6 @@ if TYPE_CHECKING:
     Execute = Callable[..., Generator[tuple[Task, Any], None, None]]
     Progress = Callable[[ConvertProgress], None]
 
-__all__ = [
-    "Conversion",
-    "ConvertOptions",
-    "ConvertProgress",
-    "ConvertReport",
-    "convert",
-    "plan_conversion",
-]
-
 
 @value_class
 class Conversion:
