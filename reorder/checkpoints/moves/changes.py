@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm
+from threading import local
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +20,6 @@ from memdesc.desc import desc_of
 from memdesc.record import RecordDesc
 from memdesc.views import permute_axes
 from reorder.api import prepare
-from reorder.checkpoints.moves.files import scratch
 from reorder.checkpoints.moves.pieces import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
 from reorder.plan.plan import check_pair
@@ -54,6 +54,33 @@ if TYPE_CHECKING:
 ONLY = "memory"
 # scales are chosen and stored in f32
 _SCALE_BITS = 32
+# the largest buffer that a thread keeps for its next piece
+_PAGE, _MAX_KEPT = 4096, 256 << 20
+
+
+class _Scratch(local):
+    """Buffers that a thread reuses: fresh memory costs a page fault for each page."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, NDArray[np.uint8]] = {}
+
+    def take(self, name: str, nbytes: int) -> NDArray[np.uint8]:
+        """Return uninitialised bytes at the start of a page; large buffers are not kept."""
+        if nbytes > _MAX_KEPT:
+            return np.empty(nbytes, np.uint8)
+        held = self.held.get(name)
+        if held is None or held.nbytes < nbytes:
+            self.held.pop(name, None)
+            fresh = np.empty(nbytes + _PAGE, np.uint8)
+            held = self.held[name] = fresh[-fresh.ctypes.data % _PAGE :]
+        return held[:nbytes]
+
+    def clear(self) -> None:
+        """Free all buffers of the thread."""
+        self.held.clear()
+
+
+scratch = _Scratch()
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,34 @@
 """Tasks: pieces with the places of their tensors, small values that any thread or machine runs.
 
 A task reads places in files and writes others. It may run again with the same result, and no two
-tasks of a conversion write the same bytes, unless they write the same values.
+tasks of a conversion write the same bytes, unless they write the same values. Files are not mapped
+into memory, so a file that somebody shortens is an error, not a signal.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections import deque
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from itertools import islice
-from threading import Condition, Thread, get_ident
+from threading import Condition, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from memdesc import MemdescError
-from reorder.checkpoints.moves.files import read_runs, scratch, write_runs
+from reorder.checkpoints.moves.changes import scratch
 from reorder.checkpoints.moves.losses import FinalError, Lost, lost_by
 from reorder.checkpoints.moves.pieces import Piece, Runs, cut
+from reorder.disk import NO_LINK, cannot, open_file, read_at, write_at
+from reorder.forks import at_fork
+from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -31,6 +39,17 @@ if TYPE_CHECKING:
 _SAMPLE = 1 << 16
 # how often a waiting caller looks for Ctrl-C
 _POLL_SECONDS = 0.2
+# The most bytes that one call writes. Linux allocates page cache in blocks of the length of the
+# call. It finds small blocks in memory that was used before, while large ones may be new even to
+# the host of a virtual machine, where they took 6 times as long.
+_MOST_WRITTEN = 256 << 10
+# what Linux calls SYNC_FILE_RANGE_WRITE
+_START_WRITING, _PAGE = 2, 4096
+# Runs shorter than this are read or written by one thread at a time. Each call releases the GIL and
+# waits for it again: 16 threads that did so at once took twice as long as one after another.
+_SHORT_RUN = 64 << 10
+_turn = Lock()
+at_fork(_turn.acquire, _turn.release, _turn.release)
 
 
 class Task(NamedTuple):
@@ -57,7 +76,7 @@ class Task(NamedTuple):
         except MemdescError as error:
             self._fail(error)
         for role, runs in self.piece.writes.items():
-            write_runs(runs, self.dst[role], made[role])
+            _write_runs(runs, self.dst[role], made[role])
         return lost
 
     def check(self) -> None:
@@ -101,7 +120,7 @@ def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> 
     found = {}
     for role, runs in parts.items():
         found[role] = scratch.take(f"{what} {role}", runs.nbytes)
-        read_runs(runs, places[role], found[role])
+        _read_runs(runs, places[role], found[role])
     return found
 
 
@@ -208,3 +227,74 @@ def run_tasks(
             with suppress(KeyboardInterrupt):
                 queue.end()
                 break
+
+
+# --- the bytes of tensors in files ---
+
+
+def _turn_for(runs: Runs) -> AbstractContextManager[object]:
+    return _turn if runs.length < _SHORT_RUN and runs.number > 1 else nullcontext()
+
+
+@contextmanager
+def _open_to_write(path: Path) -> Iterator[int]:
+    """Open a file that exists, to write parts of it."""
+    try:
+        handle = os.open(path, os.O_WRONLY | NO_LINK)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise cannot(path, "written", error) from None
+
+
+def _read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
+    """Read runs of bytes of a tensor, and store them back to back; refuse a file that is short."""
+    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
+    with open_file(place.path) as file, _turn_for(runs):
+        handle = file.fileno()
+        for k, start in enumerate(runs.starts()):
+            # the last run may be counted beyond the last element of the tensor
+            part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
+            for at, size in place.spans(start, len(part)):
+                _read_span(handle, at, part[:size], place)
+                part = part[size:]
+
+
+def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
+    """Read bytes of a tensor that follow each other in its file."""
+    while part:
+        count = read_at(handle, part, at)
+        if not count:
+            raise MemdescError(
+                f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
+                f"ends at byte {place.start + place.nbytes}; it was shortened after it was opened"
+            )
+        part, at = part[count:], at + count
+
+
+def _write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
+    """Write bytes that are back to back to runs of a tensor; its file exists."""
+    view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+    with _open_to_write(place.path) as handle, _turn_for(runs):
+        for k, start in enumerate(runs.starts()):
+            at = place.start + start
+            write_at(handle, view[k * runs.length :][: runs.length], at, _MOST_WRITTEN)
+            if runs.length >= _MOST_WRITTEN:
+                _start_writing(handle, at, at + runs.length)
+
+
+def _start_writing(handle: int, start: int, stop: int) -> None:
+    """Start writing the whole pages of a range to the disk, so that a later fsync is short."""
+    first, last = -(-start // _PAGE) * _PAGE, stop // _PAGE * _PAGE
+    start_writing = _sync_file_range()
+    if start_writing is not None and first < last:
+        start_writing(handle, first, last - first, _START_WRITING)  # a hint: errors come by fsync
+
+
+@cache
+def _sync_file_range() -> Any:
+    """Return the function `sync_file_range` of Linux; None on other systems."""
+    offset = ctypes.c_int64
+    return system_function("sync_file_range", ctypes.c_int, offset, offset, ctypes.c_uint)

@@ -14,8 +14,7 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack
-from reorder.checkpoints.moves.files import scratch
+from reorder.checkpoints.moves.changes import ONLY, Reorder, Repack, scratch
 from reorder.checkpoints.moves.pieces import Piece, cut
 from reorder.checkpoints.moves.tasks import Task
 from tests.records import plain_scales, random_record

@@ -131,26 +131,12 @@ def test_inspect_says_which_layers_are_quantised(
         tensors |= _layer("int_quantized", f"m.{k}.down")
     folder = _folder(tmp_path / "in", tensors, section)
     facts = _inspected(folder, capsys)
-    assert facts["quantised"][::-1] == [
-        {
-            "record": "pack_quantized",
-            "bits": 4,
-            "scales": "groups of 16 inputs",
-            "layers": ["m.0.up", "m.1.up"],
-            "bytes": 2 * (720 + 180 + 16),
-            "weights": 2 * 30 * 48,
-        },
-        {
-            "record": "int_quantized",
-            "bits": 8,
-            "scales": "a scale for each output",
-            "layers": ["m.0.down", "m.1.down"],
-            "bytes": 2 * (1440 + 60),
-            "weights": 2 * 30 * 48,
-        },
+    plain, whole = facts["not_quantised"], [[*each.values()] for each in facts["quantised"]]
+    assert whole == [
+        ["int_quantized", 8, "a scale for each output", ["m.0.down", "m.1.down"], 3000, 2880],
+        ["pack_quantized", 4, "groups of 16 inputs", ["m.0.up", "m.1.up"], 1832, 2880],
     ]
-    plain = {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
-    assert facts["not_quantised"] == plain
+    assert plain == {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
     assert facts["notes"] == [
         "m.2.up: config.json declares pack_quantized, but its weight is plain"
     ]

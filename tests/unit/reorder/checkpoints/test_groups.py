@@ -243,6 +243,11 @@ def _groups(**bits: int) -> dict[str, Any]:
             _groups(**{"Linear": 2, "re:.*_proj$": 4, "m.1.up_proj": 8, "re:.*.up$": 6}),
             {"m.0.up_proj": 4, "m.1.up_proj": 8, "m.1.up": 6, "m.0.down": 2},
         ),
+        # lists of layers that are not quantised go first
+        (
+            _groups(**{"re:.*up": 4, "b.up": 8}) | {"ignore": ["a.up", "b.up"]},
+            {"a.up": None, "b.up": None, "c.up": 4},
+        ),
         # the first expression as it is written
         (
             {"quant_method": "gptq", "bits": 2, "dynamic": _DYNAMIC},

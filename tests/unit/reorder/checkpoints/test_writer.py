@@ -72,28 +72,16 @@ def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
         Writer(tmp_path / "no" / "x", []).begin()
 
 
-def test_folders_get_their_names_whole(tmp_path: Path) -> None:
-    tensors = [Tensor(f"t{k}", "u8", (60,), 60) for k in range(5)]
-    files = plan_shards(tensors, {"format": "pt"}, 128)
+def test_an_old_output_that_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     target = tmp_path / "model"
     for fill in (1, 2):
-        with Writer(target, files, is_folder=True, overwrite=fill > 1) as writer:
-            for tensor in tensors:
-                write_part(writer, tensor.name, 0, np.full(60, fill, np.uint8))
-            writer.finish()
-        found = read_container(target)
-        assert [*found.entries] == [tensor.name for tensor in tensors]
-        assert all((entry.read() == fill).all() for entry in found.entries.values())
-    assert len(found.files) == 3
-    assert found.metadata == {"format": "pt"}
-    assert _names(tmp_path) == {"model"}
-    # a process ended after that, before it had removed the old folder
-    grown = partial_folder(target)
-    grown.mkdir()
-    shutil.copytree(target, grown / "whole")
-    with Writer(target, files, is_folder=True, overwrite=True) as writer:
-        writer.finish()
-    assert (read_container(target).entries["t0"].read() == 0).all()
+        _fill(target, fill, overwrite=fill > 1)
+        assert _filled(target) == fill
+    # it ended after the new folder got its name, before it had removed the old one
+    partial_folder(target).mkdir()
+    shutil.copytree(target, partial_folder(target) / "whole")
+    _fill(target, 3, overwrite=True)
+    assert _filled(target) == 3
     assert _names(tmp_path) == {"model"}
 
 

@@ -69,7 +69,7 @@ _KEPT: list[tuple[_Files, _Files, tuple[str, ...], str]] = [
         (_ONE, {name: "x", "training_args.bin": "x"}, (name,), f"{_CONVERTED}{name}")
         for name in (
             *("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors"),
-            *("model.fp16-00001-of-00002.safetensors", "model.safetensors.index.fp16.json"),
+            *("model-00001-of-00002.fp16.safetensors", "model.safetensors.index.fp16.json"),
             "model.fp16.safetensors.index.json",
         )
     ),

@@ -9,7 +9,7 @@ import reorder
 import reorder.disk
 from memdesc import MemdescError
 from reorder.checkpoints import writer as writing
-from reorder.checkpoints.moves import files as pieces
+from reorder.checkpoints.moves import tasks
 from reorder.checkpoints.writer import InUseError, partial_folder
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
 from tests.writers import one_tensor
@@ -25,7 +25,7 @@ def _on_a_system_that_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_HAS_OFFSETS", "_OPENS_FOLDERS"):
         monkeypatch.setattr(reorder.disk, name, False)
     monkeypatch.setattr(writing, "system_function", lambda *_: None)
-    monkeypatch.setattr(pieces, "_sync_file_range", lambda: None)
+    monkeypatch.setattr(tasks, "_sync_file_range", lambda: None)
     for name in ("preadv", "pwrite", "posix_fallocate"):
         monkeypatch.delattr(os, name, raising=False)
 
