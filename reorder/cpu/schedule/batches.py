@@ -137,7 +137,8 @@ class BatchBuilder:
             self.kernels += ("rotated rows",) if is_rotated else ()
         parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
         self.depends_on_place |= (self.streams or self.fills_lines) and any(
-            part.fills_lines(bits) or part.interleaved_run(bits) for part in parts
+            part.fills_lines(bits) or part.interleaved_run(bits) or part.has_short_runs(bits)
+            for part in parts
         )
         return parts
 

@@ -29,8 +29,10 @@ from reorder.plan.passes import moved, split_node
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of at most a line.
 _PIECE = 128
-# Lines of src that are read again after this many runs are still in the first-level cache.
-_NEAR_RUNS = 32
+# Lines of src that are read again after this many runs are still in the first-level cache. Where
+# runs start within a line, only the order of dst writes the parts of a line in succession, which
+# saves more than reading from the second-level cache costs.
+_NEAR_RUNS, _NEAR_RUNS_WITHIN_LINES = 32, 1 << 10
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
@@ -129,7 +131,9 @@ def _in_pieces(
         steps = -(-last.extent // max(1, round(last.extent / steps)))
     else:
         steps = min(last.extent, max(2, _PIECE // run))
-        if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= _NEAR_RUNS:
+        is_within = box.offsets[1] % (LINE_BITS // bits * element_stride) != 0
+        near = _NEAR_RUNS_WITHIN_LINES if is_within else _NEAR_RUNS
+        if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= near:
             return
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
         return

@@ -159,6 +159,15 @@ def test_runs_are_moved_in_pieces_along_both_sides(
     }
 
 
+@pytest.mark.parametrize(("rows", "at", "inner"), [(300, 0, 32), (300, 4, 300), (2000, 4, 32)])
+def test_short_runs_within_lines_stay_in_the_order_of_dst_while_src_is_near(
+    rows: int, at: int, inner: int
+) -> None:
+    box = _swap(rows, 200, 4)
+    tiles = tile_boxes((box._replace(offsets=(0, at)),), 32)
+    assert max(tile.box.nodes[-2].extent for tile in tiles) == inner
+
+
 def test_rows_in_hardly_more_than_eight_pages_are_not_cut() -> None:
     box = _swap(11, 20, 1008, 5000)
     assert [tile.box for tile in tile_boxes((box,), 32, streams=True)] == [box]

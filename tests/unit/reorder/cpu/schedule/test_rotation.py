@@ -146,6 +146,13 @@ def test_runs_of_a_few_lines_are_joined_in_the_caches_too(
     assert scheduled.joins_vectors(bits) == joins
 
 
+def test_the_order_of_short_runs_depends_on_their_place() -> None:
+    src, dst = (memory_desc((256, 256, 3, 3), "s8", f"ABcd{tag}") for tag in ("4b16a4b", "2b8a4b"))
+    builder = BatchBuilder(plan_reorder(src, dst), 1, Machine(16, 64 << 20))
+    builder.move_plan()
+    assert builder.depends_on_place
+
+
 @pytest.mark.parametrize(
     ("kind", "threads", "is_prefetched"), [("f32", 1, 1), ("f32", 16, 0), ("s8", 1, 0)]
 )
