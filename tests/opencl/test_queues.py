@@ -124,11 +124,16 @@ def test_arrays_carry_the_event_of_their_last_write(runtime: Runtime, gate: Gate
 def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
     runtime: Runtime, gate: Gate
 ) -> None:
-    m, out = reorder(X, "nchw", queue=runtime.queue), reorder(X, "nhwc", queue=runtime.queue)
+    m, out, known = (reorder(X, tag, queue=runtime.queue) for tag in ("nchw", "nhwc", "nhwc"))
     for _ in range(2):
         assert reorder(m, out=out) is out
-    m.data, m.event = runtime.buffer(X * 2), gate.event
+        reorder(m, out=known)
+    m.data, m.event = runtime.buffer(X), gate.event
+    reorder(m, out=known)
+    runtime.queue.flush()
     queue = cl.CommandQueue(runtime.context)
+    assert (reorder(X, "nhwc", queue=queue).get().numpy() == X).all()
+    cl.enqueue_copy(queue, m.data, X * 2)
     reorder(m, out=out, queue=queue)
     assert out.queue == queue
     assert out.event is not None
@@ -137,6 +142,7 @@ def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
     assert after.queue == queue
     gate.open()
     assert (after.get().numpy() == X * 2).all()
+    assert (known.get().numpy() == X * 2).all()
     m.desc = memory_desc((17, 2, 5, 4), "f32")
     with pytest.raises(MemdescError, match="dims"):
         reorder(m, out=out)

@@ -25,6 +25,8 @@ f16 ab bA203a 129x131 Staged 256
 s8 oihw OIhw4i16o4i 64x128x3x3 Staged 64
 s8 oihw OIhw4i16o4i 37x23x3x3 Staged 64
 s8 ab BA16a64b4a 93x91 Staged 128
+f16->s8 ab BA16b16a 40x37 Staged 128
+u8 aB16b BA16b16a 40x37 Staged 128
 u4 ab ba 264x520 Staged 64
 u8 abcd acbd 2x37x3x111 RowCopy 256
 """
@@ -37,7 +39,9 @@ def described(dtype: str, src: str, dst: str, dims: tuple[int, ...]) -> Pair:
 def test_tensors_go_through_tiles_or_in_rows(first: Runtime) -> None:
     for line in CASES.strip().splitlines():
         dtype, one, other, sizes, fires, most = line.split()
-        pair = described(dtype, one, other, tuple(map(int, sizes.split("x"))))
+        dtype, _, to_dtype = dtype.partition("->")
+        src, dst = described(dtype, one, other, tuple(map(int, sizes.split("x"))))
+        pair = src, dst.with_dtype(to_dtype or dtype)
         bodies = check_buffers(first, (*pair, None), 0, int(most))
         assert fires in {type(body).__name__ for body in bodies}, line
 

@@ -1,9 +1,9 @@
 """The sums behind int8 weights, their compensation: one work-group for each sum.
 
-They are computed after the weights are written. There is an indirection table for each dim, with
-the offsets of its indices in the weights, and then one for each dim of the mask, in the sums.
-Parameters, for dim d: start (the first byte of the sums), offset (of the first weight), factor,
-count (weights in a sum), size{d}, padded{d}.
+They are computed after the weights, and the zeros of their padding, are written. There is an
+indirection table for each dim, with the offsets of its indices in the weights, and then one for
+each dim of the mask, in the sums. Parameters, for dim d: start (the first byte of the sums), offset
+(of the first weight), factor, count (weights in a sum), size{d}, padded{d}.
 """
 
 from __future__ import annotations
@@ -73,20 +73,17 @@ class Sums(Body):
         yield f"__local uint parts[{pattern.work_items}];"
         yield "const uint item = get_local_id(0);"
         yield "index_t rest = get_group_id(0), offset = p.offset, at = 0;"
-        yield "int is_data = 1;"
         for k, dim in reversed(list(enumerate(self.kept, self.ndims))):
             yield f"const index_t i{dim} = rest % p.padded{dim}; rest /= p.padded{dim};"
-            yield f"is_data &= i{dim} < p.size{dim};"
             yield f"offset += table{dim}[i{dim}]; at += table{k}[i{dim}];"
         yield "uint sum = 0;"
-        yield "if (is_data) {"
         yield f"for (index_t k = item; k < p.count; k += {pattern.work_items}) {{"
         yield "index_t rest = k, from = offset;"
         for dim in reversed(range(self.ndims)):
             if dim not in self.kept:
                 yield f"from += table{dim}[rest % p.size{dim}]; rest /= p.size{dim};"
         yield "sum += (uint)(int)as_char(dst[from]);"
-        yield "} }"
+        yield "}"
         yield "parts[item] = sum;"
         width = pattern.work_items // 2
         while width:
