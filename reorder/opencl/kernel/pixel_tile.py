@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # bits of the widest element that is converted
 _MAX_BITS = 32
-# bytes of a run that is worth local memory; bytes of local memory that every device has
-_MIN_RUN, _MAX_LOCAL = 32, 32768
+# bytes of a run that is worth local memory
+_MIN_RUN = 32
 # most pixels that a work item holds at once
 _MAX_STEPS = 16
 
@@ -134,7 +134,7 @@ def _choose_tile(
     step = max(buffer.nbytes, PIXEL_LANES * access.nbytes if run[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, step))
     tile = without_bank_conflicts(tile, shape.work_items, paddings)
-    return None if tile.local_nbytes > _MAX_LOCAL else (loops, tile)
+    return None if tile.local_nbytes > task.device.max_local else (loops, tile)
 
 
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:

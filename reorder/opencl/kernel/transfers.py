@@ -200,17 +200,12 @@ def _whole(
     if found is None:
         return ()
     box, sizes = found
-    nests = place_box(box, (None, None)) or ()
+    nest = next(iter(place_box(box, (None, None)) or ()))._replace(sizes=sizes)
     formula = None if conversion.is_move and bits >= BYTE_BITS else conversion
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
-    for nest in nests:
-        accesses = src.access, dst.access
-        task = KernelTask(
-            nest._replace(sizes=sizes), accesses, device, is_aligned, formula, numbers
-        )
-        return tile.try_lower(task) or tile.try_lower_conversion(task)
-    return ()
+    task = KernelTask(nest, (src.access, dst.access), device, is_aligned, formula, numbers)
+    return tile.try_lower(task) or tile.try_lower_conversion(task)
 
 
 def _moved(
