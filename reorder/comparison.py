@@ -200,7 +200,7 @@ def compare_values(
         for memory in (left, right)
     ]
     kinds = {memory.desc.dtype for memory in (left, right)}
-    errors = _Errors()
+    sums, max_ulp = np.zeros(5, _WIDEST), 0.0
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
@@ -210,9 +210,10 @@ def compare_values(
         at = np.flatnonzero(distance)
         moved = distance[at]
         ulps = _ulp_at(kinds, np.maximum(np.abs(x[at]), np.abs(y[at])))
-        errors.add(x, y, distance)
-        errors.add_ulps(moved, ulps)
-        with np.errstate(invalid="ignore", over="ignore"):
+        sums += _sums(x, y, distance)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            steps = (moved / ulps)[np.isfinite(moved)]
+            max_ulp = max(max_ulp, float(steps.max(initial=0)))
             allowed = atol + rtol * np.abs(y[at]) + ulps * resolution
         # an infinite tolerance must not hide an infinite difference
         at = at[(moved > allowed) | np.isinf(moved)]
@@ -234,51 +235,31 @@ def compare_values(
         by_dim,
         padding,
         padding_differs,
-        *errors.result(),
+        *_amounts(sums, max_ulp),
     )
 
 
-class _Errors:
-    """The largest error, and sums, over the elements that are finite in both tensors."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.ulp = self.error = 0.0
-        self.dot = _WIDEST(0)
-        self.squares = [_WIDEST(0), _WIDEST(0)]
-
-    def add(self, x: NDArray[Any], y: NDArray[Any], distance: NDArray[Any]) -> None:
-        """Add elements of both tensors, with their distances."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+def _sums(x: NDArray[Any], y: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
+    """Return the count, distances, products and squares of elements that are finite in both."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = _dot(x, x), _dot(y, y)
+        if not all(_LEAST_SQUARE <= square < math.inf for square in squares):
+            is_finite = np.isfinite(x) & np.isfinite(y)
+            x, y, distance = (part[is_finite] for part in (x, y, distance))
+            # squares may overflow or underflow where the numbers do not
+            x, y = x.astype(_WIDEST), y.astype(_WIDEST)
             squares = _dot(x, x), _dot(y, y)
-            if not all(_LEAST_SQUARE <= square < math.inf for square in squares):
-                is_finite = np.isfinite(x) & np.isfinite(y)
-                x, y, distance = (part[is_finite] for part in (x, y, distance))
-                # squares may overflow or underflow where the numbers do not
-                x, y = x.astype(_WIDEST), y.astype(_WIDEST)
-                squares = _dot(x, x), _dot(y, y)
-            self.count += len(x)
-            self.error += float(distance.sum())
-            self.dot += _dot(x, y)
-        self.squares = [one + other for one, other in zip(self.squares, squares, strict=True)]
+        return np.array([len(x), distance.sum(), _dot(x, y), *squares], _WIDEST)
 
-    def add_ulps(self, distance: NDArray[Any], ulp: NDArray[Any]) -> None:
-        """Add distances, each with its unit in the last place."""
-        is_finite = np.isfinite(distance)
-        with np.errstate(over="ignore", divide="ignore"):
-            ulps = distance[is_finite] / ulp[is_finite]
-        self.ulp = max(self.ulp, float(ulps.max(initial=0)))
 
-    def result(self) -> tuple[float, float, float]:
-        """Return the largest error in units in the last place, the mean error and the cosine."""
-        if not self.count:
-            return math.nan, math.nan, math.nan
-        lengths = [np.sqrt(square) for square in self.squares]
-        if 0 in lengths:
-            cosine = float(lengths[0] == lengths[1])
-        else:
-            cosine = float(self.dot / lengths[0] / lengths[1])
-        return self.ulp, self.error / self.count, min(max(cosine, -1.0), 1.0)
+def _amounts(sums: NDArray[Any], max_ulp: float) -> tuple[float, float, float]:
+    """Return the largest error in units in the last place, the mean error and the cosine."""
+    count, error, dot, *squares = sums
+    if not count:
+        return math.nan, math.nan, math.nan
+    one, other = np.sqrt(squares)
+    cosine = float(dot / one / other) if one and other else float(one == other)
+    return max_ulp, float(error / count), min(max(cosine, -1.0), 1.0)
 
 
 def _dot(x: NDArray[Any], y: NDArray[Any]) -> Any:

@@ -7,9 +7,9 @@ compared with what the other side would have in its format, to find what happene
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from reorder.records.repacking import repack
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
+_Places = dict[object, list[tuple[str, NDArray[np.uint8]]]]
 
 
 @immutable
@@ -234,7 +235,7 @@ def compare_contents(
     """
     names = [name for name in left if name in right]
     as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
-    places = _ByBytes([*right.values()])
+    places = cache(partial(_by_bytes, right.values()))
     for name in names:
         a, b = left[name], right[name]
         if is_wanted(a):
@@ -243,7 +244,7 @@ def compare_contents(
             if not pair.is_equal and a.tensors and b.tensors:
                 with suppress(MemdescError):  # one of them may have no numbers
                     causes = find_causes(_parts(a, b))
-                causes = causes or places.find(a, b)
+                causes = causes or _places_of(a, b, places())
             yield pair._replace(causes=causes)
 
 
@@ -301,34 +302,29 @@ def _parts(ours: Content, theirs: Content) -> list[Part]:
     return [Part(found[ONE], memory.data, memory.desc, groups, is_scale=is_scale)]
 
 
-class _ByBytes:
-    """The tensors of the reference by their bytes, to find moved or renamed ones."""
+def _by_bytes(items: Iterable[Content]) -> _Places:
+    """Return the tensors of the reference by their first bytes, to find moved or renamed ones."""
+    found: _Places = {}
+    for item in items:
+        for role, data in item.data.items():
+            found.setdefault(_key(item, role, data), []).append((item.tensors[role].name, data))
+    return found
 
-    def __init__(self, items: list[Content]) -> None:
-        self._items = items
 
-    @cached_property
-    def _by_start(self) -> dict[object, list[tuple[str, NDArray[np.uint8]]]]:
-        found: dict[object, list[tuple[str, NDArray[np.uint8]]]] = {}
-        for item in self._items:
-            for role, data in item.data.items():
-                found.setdefault(_key(item, role, data), []).append((item.tensors[role].name, data))
-        return found
-
-    def find(self, ours: Content, theirs: Content) -> tuple[str, ...]:
-        """Return which tensors have the bytes of those that differ; empty if not of all."""
-        names, others, wanted = [], 0, theirs.data
-        for role, data in ours.data.items():
-            if role in wanted and is_equal_bytes(data, wanted[role]):
-                continue
-            alike = self._by_start.get(_key(ours, role, data), ())
-            equal = [name for name, other in alike if is_equal_bytes(data, other)]
-            if not equal:
-                return ()
-            names.append(equal[0])
-            others += len(equal) - 1
-        more = f" (others with the same bytes: {others})" if others else ""
-        return (f"it holds {', '.join(names)} of the reference{more}",) if names else ()
+def _places_of(ours: Content, theirs: Content, places: _Places) -> tuple[str, ...]:
+    """Return which tensors have the bytes of those that differ; empty if not of all."""
+    names, others, wanted = [], 0, theirs.data
+    for role, data in ours.data.items():
+        if role in wanted and is_equal_bytes(data, wanted[role]):
+            continue
+        alike = places.get(_key(ours, role, data), ())
+        equal = [name for name, other in alike if is_equal_bytes(data, other)]
+        if not equal:
+            return ()
+        names.append(equal[0])
+        others += len(equal) - 1
+    more = f" (others with the same bytes: {others})" if others else ""
+    return (f"it holds {', '.join(names)} of the reference{more}",) if names else ()
 
 
 def _key(item: Content, role: str, data: NDArray[np.uint8]) -> object:

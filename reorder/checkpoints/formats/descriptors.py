@@ -163,14 +163,11 @@ def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
 def _misfit(entry: Entry, desc: Desc) -> str:
     """Return the elements that a descriptor means if a tensor has others, or other axes.
 
-    Integers as wide as the elements replace types that a container lacks, and the outer axes of
-    more than four are joined, as GGUF needs. Elements in their order have the axes of the
-    descriptor, unless they are flat bytes, or integers in wider ones. Of blocks, integers of
-    another width are words or bytes, in any shape; and scales of some records are stored in their
-    padded dims, whatever their layout is.
+    Blocks may be words or bytes of any shape, and elements in their order wider integers or flat
+    bytes. Otherwise integers as wide replace types that a container lacks, and the axes are those
+    of the descriptor, with the outer ones joined in GGUF; scales of some records have padded dims.
     """
-    held = DATA_TYPES.get(entry.dtype)
-    is_integer = entry.dtype in INTEGERS
+    held, is_integer = DATA_TYPES.get(entry.dtype), entry.dtype in INTEGERS
     if isinstance(desc, RecordDesc):
         return "" if held is None or is_integer or not entry.nbytes else "u8"
     if not entry.nbytes or desc.layout.xor:
@@ -178,26 +175,19 @@ def _misfit(entry: Entry, desc: Desc) -> str:
     dtype = desc.dtype
     blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
     meant = f"{dtype} of shape {(*blocks,)}"
+    is_whole = desc.is_dense and not (desc.offset0 or dtype.is_packed or desc.extra)
+    is_plain = is_whole and len(blocks) == len(desc.axes) == desc.ndims and desc.nelems != 1
+    is_flat = entry.dtype == "u8" and entry.shape == (entry.nbytes,)
+    if held is None or (is_integer and held.bits != dtype.bits):
+        is_wider = held is not None and held.bits > dtype.bits and dtype.name in INTEGERS
+        return "" if not is_plain or is_flat or is_wider else meant
     is_replaced = dtype.name in INTEGERS or dtype.numpy.isbuiltin != 1 or dtype.bits == BYTE_BITS
-    is_other = held != dtype and not (is_integer and is_replaced and held is not None)
+    is_same = held == dtype or (is_integer and is_replaced)
     shape = [size for size in entry.shape if size > 1]
     orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
     axes = [[size for size in order if size > 1] for order in orders]
-    is_alike = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
-    if _is_plain(desc):
-        is_wider = held is not None and held.bits > dtype.bits
-        is_words = is_integer and dtype.name in INTEGERS and is_wider
-        is_bytes = entry.dtype == "u8" and entry.shape == (entry.nbytes,)
-        has_axes = shape in axes or (is_alike and len(blocks) > len(entry.shape) == _MAX_AXES)
-        is_same = held is not None and held.bits == dtype.bits and not is_other and has_axes
-        return "" if is_same or is_words or is_bytes else meant
-    if held is None or (is_integer and held.bits != dtype.bits):
-        return ""
-    return "" if not is_other and (dtype.is_packed or is_alike) else meant
-
-
-def _is_plain(desc: MemoryDesc) -> bool:
-    """Whether the elements of a tensor follow one another, without blocks, gaps or padding."""
-    is_whole = desc.is_dense and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
-    has_axes = len(desc.blocks) == len(desc.axes) == desc.ndims
-    return is_whole and has_axes and desc.nelems != 1
+    is_joined = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
+    if is_plain:
+        is_alike = shape in axes or (is_joined and len(blocks) > len(entry.shape) == _MAX_AXES)
+        return "" if is_flat or (is_same and is_alike) else meant
+    return "" if is_same and (dtype.is_packed or is_joined) else meant

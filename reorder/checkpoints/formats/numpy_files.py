@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -115,38 +115,35 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
     return Header(dtype, shape, is_fortran, file.getvalue())
 
 
-class _Head:
-    """What numpy reads of a header, which is kept, and is never long."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.raw = b""
-
-    def read(self, nbytes: int) -> bytes:
-        if nbytes > _MAX_HEADER:
-            raise ValueError(f"it has {nbytes} bytes, more than the {_MAX_HEADER} allowed")
-        data = self._file.read(nbytes)
-        self.raw += data
-        return data
-
-
-def read_header(file: BinaryIO, nbytes: int) -> Header:
-    """Read the header of a file of so many bytes, which is then positioned at the data."""
-    head: Any = _Head(file)
+@lru_cache(maxsize=1024)  # archives often have many arrays with equal headers
+def _parsed(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, the order and the type in a header, as numpy parses it."""
+    file = BytesIO(raw)
     try:
-        parse = _PARSERS[numpy_format.read_magic(head)]
-        shape, is_fortran, dtype = parse(head, max_header_size=_MAX_HEADER)
+        parse = _PARSERS[numpy_format.read_magic(file)]
+        return parse(file, max_header_size=_MAX_HEADER)
     except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
         reason = str(error)[:_MAX_REASON] or type(error).__name__
         reason = f"version {reason}, not 1 or 2" if isinstance(error, KeyError) else reason
         raise MemdescError(f"its header is not one of numpy: {reason}") from None
+
+
+def read_header(file: BinaryIO, nbytes: int) -> Header:
+    """Read the header of a file of so many bytes, which is then positioned at the data."""
+    start = file.read(numpy_format.MAGIC_LEN)
+    start += file.read(2 if start[6:7] == b"\1" else 4)
+    size = int.from_bytes(start[numpy_format.MAGIC_LEN :], "little")
+    if size > _MAX_HEADER:
+        raise MemdescError(f"its header has {size} bytes, more than the {_MAX_HEADER} allowed")
+    raw = start + file.read(size)
+    shape, is_fortran, dtype = _parsed(raw)
     if dtype.hasobject:
         raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
         raise MemdescError(
             f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
         )
-    header = Header(dtype, checked_shape(shape), is_fortran, head.raw)
+    header = Header(dtype, checked_shape(shape), is_fortran, raw)
     if header.nbytes > (there := nbytes - len(header.raw)):
         raise MemdescError(
             f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
