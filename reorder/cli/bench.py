@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from statistics import geometric_mean
-from typing import Any
 
 from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, Problem
@@ -150,7 +149,7 @@ def device_lines(facts: Facts) -> list[str]:
             f"{row['us']:.1f}",
             f"{row['tb_per_second']:.2f}",
             f"{row['of_copy']:.2f}",
-            *([_cell(row["torch_of_copy"] or "")] if has_torch else []),
+            *([f"{ratio:.2f}" if (ratio := row["torch_of_copy"]) else ""] if has_torch else []),
         )
         for row in facts["cases"]
     ]
@@ -164,10 +163,6 @@ def device_lines(facts: Facts) -> list[str]:
     said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
     lines += ["", f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device."]
     return lines
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _duration(seconds: float) -> str:

@@ -136,9 +136,7 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
 def _dim_names(a: Memory, b: Memory) -> list[str]:
     """Return the dims, with what the layouts call them; a and b alone are the tensors here."""
     letters = a.desc.letters or b.desc.letters
-    if letters is None:
-        return [f"dim {dim}" for dim in range(a.desc.ndims)]
-    return [f"dim {dim} ({letter})" for dim, letter in enumerate(letters)]
+    return [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
 
 
 def _tolerance(options: Options) -> dict[str, Any]:

@@ -72,21 +72,15 @@ def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
     return {
         "bytes": data.nbytes,
         "verdict": found.verdict,
-        "row_major": any(_is_row_major(each) for each in found.candidates),
+        "row_major": any(
+            each.desc == memory_desc(each.desc.dims, each.desc.dtype) for each in found.candidates
+        ),
         "layouts": [_layout(each) for each in found.candidates],
         "near": [_layout(each) for each in found.near],
         "readings": [
             facts_of(each, "dtype", "ordinary", "least", "most") for each in found.readings
         ],
     }
-
-
-def _is_plain(facts: Facts) -> bool:
-    return facts["row_major"] and len(facts["layouts"]) == 1
-
-
-def _is_row_major(found: Candidate) -> bool:
-    return found.desc == memory_desc(found.desc.dims, found.desc.dtype)
 
 
 def _layout(found: Candidate) -> Facts:
@@ -113,7 +107,10 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return the verdict and the layouts; for a set, a line for each tensor."""
     if "tensors" in facts:
         tensors = [
-            (each["tensor"], "plain" if _is_plain(each) else each["verdict"])
+            (
+                each["tensor"],
+                "plain" if each["row_major"] and len(each["layouts"]) == 1 else each["verdict"],
+            )
             for each in facts["tensors"]
         ]
         return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])

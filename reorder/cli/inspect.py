@@ -112,10 +112,15 @@ def _listing(given: str) -> _Listing:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     # a tensor may be a record by itself, as in GGUF
     has_blocks = any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
-    if any(group.desc is not None for group in groups):
-        notes += _section_notes(model, is_known=True)
-    elif path.is_dir() and not (groups or unscaled or container.unread or has_blocks):
-        notes += _section_notes(model, is_known=False)
+    is_known = any(group.desc is not None for group in groups)
+    is_plain = path.is_dir() and not (groups or unscaled or container.unread or has_blocks)
+    try:  # config files may say that weights mean other numbers, or that plain ones are quantised
+        if is_known:
+            model.configs.refuse_changed()
+        elif is_plain:
+            model.configs.refuse_unknown()
+    except MemdescError as error:
+        notes.append(str(error))
     unread = {file: [*each.names] for file, each in container.unread.items()}
     for file, names in unread.items():
         count = f", with {len(names)} tensors such as {names[0]}" if names else ""
@@ -133,21 +138,6 @@ def _kinds(rows: Iterable[Facts]) -> list[Facts]:
         for name in names:
             total[name] += row.get(name, 1)
     return sorted(kinds.values(), key=lambda kind: -kind["bytes"])
-
-
-def _section_notes(model: Model, *, is_known: bool) -> list[str]:
-    """Return a note if the config files of a model do not fit its weights.
-
-    They may say that known weights mean other numbers, or that a model without any is quantised.
-    """
-    try:
-        if is_known:
-            model.configs.refuse_changed()
-        else:
-            model.configs.refuse_unknown()
-    except MemdescError as error:
-        return [str(error)]
-    return []
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:

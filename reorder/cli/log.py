@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, Options, folded, measured_threads, table
+from reorder.cli.command import Command, Facts, Options, facts_of, folded, measured_threads, table
 from reorder.cores import count_cores
 from reorder.disk import as_path
 from reorder.logs import (
@@ -144,16 +144,13 @@ def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
     primitive = logged.primitive
     return {
         **_facts_of(logged, primitive),
-        "implementation": primitive.implementation,
+        **facts_of(primitive, "implementation"),
+        **facts_of(logged, "in_each_run", "relation", "why", "is_of_weights"),
         "generated_code": logged.is_generated,
         "attributes": primitive.attribute_text.strip(),
         "not_understood": list(primitive.attributes.not_understood),
-        "in_each_run": logged.in_each_run,
         "share": _share(found, logged.times.cost),
         "bytes": logged.nbytes,
-        "relation": logged.relation,
-        "why": logged.why,
-        "is_of_weights": logged.is_of_weights,
     }
 
 
