@@ -66,9 +66,10 @@ def rotate(
     src, dst = box.offsets
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
     rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
-    if masked and start and not streams and (run := scheduled.interleaved_run(bits)):
-        return rotation.turned(run)
     padded = [node for node in box.nodes if node.valid < node.extent]
+    can_turn = masked and start and not streams and not padded
+    if can_turn and (run := scheduled.interleaved_run(bits)):
+        return rotation.turned(run)
     is_interleaved = start > 0 and scheduled.is_interleaved(bits)
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
     is_left |= is_interleaved and not streams

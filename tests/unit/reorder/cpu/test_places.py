@@ -142,6 +142,7 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 # pairs of rows that go on in the next pair
 @example(_cases("bf16", (512, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 2)
 @example(_cases("bf16", (80, 48, 3, 3), "dcba", "ABcd8b16a2b"), [2, 62], _LARGE, 1)
+@example(_cases("bf16", (70, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 1)
 @example(_cases("f32", (64, 96, 2, 1), "abcd", "ABcd8a16b2a"), [4, 36], _LARGE, 2)
 # rows that end in padding, and what follows the last one
 @example(_cases("f32", (5, 8, 9, 7), "acdb", "aBcd16b"), [4, 16], _SMALL, 2)
