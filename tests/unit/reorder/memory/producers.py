@@ -114,13 +114,17 @@ class Exchanged(Exported):
     """A tensor whose class has a C function that exports it, with some fields changed."""
 
     __dlpack_c_exchange_api__ = exchange_table(_EXPORT)
-    # how many exports are not freed
-    held = 0
+    # how many exports are not freed, and how many were asked for by Python
+    held = asked = 0
     requires_grad = False
 
     def __init__(self, array: np.ndarray[Any, Any], **fields: int) -> None:
         super().__init__(array)
         self.shape, self.dtype, self.fields = array.shape, array.dtype, fields
+
+    def __dlpack__(self, **options: Any) -> Any:
+        Exchanged.asked += 1
+        return super().__dlpack__(**options)
 
     def is_neg(self) -> bool:
         return bool(self.fields.get("is_neg"))
