@@ -6,6 +6,7 @@ import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, memory_desc
 from memdesc.layout import layout_by_strides, memory_order
+from memdesc.tags import parse_tag
 
 INT64_MAX = 2**63 - 1
 
@@ -16,6 +17,11 @@ def by_tag(dims: tuple[int, ...], tag: str) -> Layout:
 
 def plain(*strides: int, dims: tuple[int, ...], offset0: int = 0) -> Layout:
     return layout_by_strides(dims, strides, offset0=offset0)
+
+
+def test_a_block_of_one_is_dropped_as_onednn_does() -> None:
+    assert parse_tag("aB1b") == parse_tag("ab")
+    assert parse_tag("A1a/1.4a/1b") == parse_tag("A4ab")
 
 
 def test_blocks_sort_as_they_lie_in_memory() -> None:
