@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,22 +102,15 @@ def row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
     return memory_desc(dims, dtype)
 
 
-class _Chunk(NamedTuple):
-    """A part of a record, row-major memory for its floats, and the same part of the caller's."""
-
-    placed: PlacedPattern
-    plain: Memory
-    # `plain` itself if the caller's memory is row-major
-    part: Memory
-
-
-def _chunks(placed: PlacedPattern, memory: Memory) -> Iterator[_Chunk]:
-    """Cut a record, and the caller's memory, into chunks; all share one buffer for `plain`."""
+def _chunks(
+    placed: PlacedPattern, memory: Memory
+) -> Iterator[tuple[PlacedPattern, Memory, Memory]]:
+    """Yield parts of a record with row-major memory, which they share, and that of the caller."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
     whole = row_major(dims, kind)
     if desc == whole:
-        yield _Chunk(placed, memory, memory)
+        yield placed, memory, memory
         return
     rows, segments = dims[0], len(placed.starts) // dims[0]
     if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
@@ -131,7 +124,7 @@ def _chunks(placed: PlacedPattern, memory: Memory) -> Iterator[_Chunk]:
             chunk = placed.part(first * segments, (first + sizes[0]) * segments)
             part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
         held = Memory.attached(plain, buffer[: plain.nbytes])
-        yield _Chunk(chunk, held, Memory.attached(part, memory.data))
+        yield chunk, held, Memory.attached(part, memory.data)
 
 
 def _plain(record: Record, threads: int | None) -> Record:

@@ -192,11 +192,10 @@ _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
-def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
+def read_folder(folder: Path) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
     Beside a model in one file or in numbered ones, others such as adapters are not part of it.
-    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -208,7 +207,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
             f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
         )
     if indices:
-        return read_index(folder / indices[0], skip_unreadable=skip_unreadable)
+        return read_index(folder / indices[0])
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
         raise MemdescError(_nothing(folder, names))
@@ -217,15 +216,15 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         shards = [_WHOLE]
     elif numbered:
         shards = numbered
-    absent = _absent(shards)
-    if absent and not skip_unreadable:
+    found, unread = _read_shards(folder, shards)
+    if absent := _absent(shards):
         is_are = "is" if len(absent) == 1 else "are"
-        raise MemdescError(
+        why = (
             f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
             f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
             f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
-    found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
+        unread = dict.fromkeys(absent, Unread(why)) | unread
     return joined(folder, [*found.values()])._replace(unread=unread)
 
 
@@ -259,32 +258,27 @@ def _absent(shards: Sequence[str]) -> list[str]:
 
 
 def _read_shards(
-    folder: Path, names: Sequence[str], *, skip_unreadable: bool
+    folder: Path, names: Iterable[str]
 ) -> tuple[dict[str, Container], dict[str, Unread]]:
-    """Return the shards that can be read, and why others cannot."""
+    """Return the shards that can be read, at least one, and why others cannot."""
     found: dict[str, Container] = {}
     unread: dict[str, Unread] = {}
     for name in names:
         try:
             found[name] = read(safe_path(folder, name, "the shard"))
         except MemdescError as error:
-            if not skip_unreadable or (name == names[-1] and not found):
-                raise
             unread[name] = Unread(str(error))
+    if not found:
+        raise MemdescError(next(iter(unread.values())).reason)
     return found, unread
 
 
-def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
-    """Read the shards that an index names; each must hold exactly what the index says.
-
-    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
-    """
+def read_index(path: Path) -> Container:
+    """Read the shards that an index names; each must hold exactly what the index says."""
     text = read_small(path, _MAX_INDEX)
     with naming(path):
         names = _weight_map(text)
-        shards, unread = _read_shards(
-            path.parent, sorted(set(names.values())), skip_unreadable=skip_unreadable
-        )
+        shards, unread = _read_shards(path.parent, sorted({*names.values()}))
     found = joined(path, [*shards.values()])
     for name, shard in names.items():
         if shard in shards and name not in shards[shard].entries:

@@ -165,10 +165,12 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     one can be read. Fails if there is no checkpoint, or it is damaged otherwise.
     """
     given = as_path(path)
-    if os.path.isdir(given):  # noqa: PTH112 - names of any length
-        return read_folder(given, skip_unreadable=skip_unreadable)
-    if given.name.endswith(INDEX_ENDING):
-        return read_index(given, skip_unreadable=skip_unreadable)
+    is_folder = os.path.isdir(given)  # noqa: PTH112 - names of any length
+    if is_folder or given.name.endswith(INDEX_ENDING):
+        found = read_folder(given) if is_folder else read_index(given)
+        if found.unread and not skip_unreadable:
+            raise MemdescError(next(iter(found.unread.values())).reason)
+        return found
     kind = kind_of(given)
     if isinstance(kind, Foreign):
         raise refusal(given, kind)
