@@ -369,7 +369,7 @@ def load_all(
         ...
     memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    model, items = _items(path, kind, max_nbytes=max_nbytes, mmap=mmap)
+    model, items = _items(path, object if kind is None else kind, max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
         values = {name: value_of(item) for name, item in items.items()}
         for name, value in values.items():
@@ -383,8 +383,8 @@ def load_all(
 
 
 def _items(path: Any, kind: object, **how: Any) -> tuple[Model, dict[str, Weight | Entry]]:
-    """Return what `load` and `load_all` read, before any value is made."""
-    if kind not in {None, Memory, Quantized, Record}:
+    """Return what `load` and `load_all` read of a kind, or of all, before any value is made."""
+    if kind not in {object, Memory, Quantized, Record}:
         raise MemdescError(
             f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
         )
