@@ -142,7 +142,7 @@ def _by_chunks(
     places: dict[int | None, list[tuple[int, int, int]]] = {
         dim: [(dim, end - size, size) for end, size in zip(accumulate(each), each, strict=True)]
         for dim, each in sizes.items()
-        if dim in carried and len(each) > 1
+        if len(each) > 1
     }
     name = f"reorder-{tokenize(x, job)}"
     graph: dict[Any, Any] = {}

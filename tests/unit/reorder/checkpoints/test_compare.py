@@ -254,6 +254,18 @@ def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -
     assert found.causes == ("the halves of dim 0 are swapped",)
 
 
+def test_codes_of_blocks_whose_nibbles_are_reversed_are_told_from_their_scales(
+    tmp_path: Path,
+) -> None:
+    blocks = random_record(record_desc((4, 256), "q4_0"), np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", blocks)
+    codes = blocks.data.reshape(-1, 18)[:, 2:]
+    codes[:] = codes << 4 | codes >> 4
+    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
+    (found,) = reorder.checkpoints.differences(bad, good).values()
+    assert found.causes == ("the nibbles of each byte are reversed",)
+
+
 def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:
     reorder.save(path, {"w": blocks})
     return path
