@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address
+from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
 from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
 from reorder.cpu.runtime.job import JOB, FastCall
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
@@ -274,14 +274,17 @@ def _is_known_layout() -> bool:
     )
 
 
-def _buffer_of(thing: int, check: int, table: int) -> int:
-    """Return the address of an object's buffer; 0 if it is not what the check requires."""
+def _buffer_of(thing: int, check: int, table: int, exported: int) -> int:
+    """Return the address of an object's buffer; 0 if it is not what the check requires.
+
+    `exported` is where a tensor's export is stored.
+    """
     fields = thing + _FIELDS_AT
     if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
         return 0
     at = 0
     if load_int(check, _CHECK.exporter) != 0:
-        at = _tensor_data(thing, check, table)
+        at = _tensor_data(thing, check, table, exported)
     elif _fits(fields, check, table):
         at = load_int(fields, _ARRAY.data)
     if at != 0:
@@ -310,10 +313,13 @@ def _fits(fields: int, check: int, table: int) -> bool:
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-def _tensor_data(thing: int, check: int, table: int) -> int:
-    """Return the address of the first element of a tensor; 0 if it is not the one shown."""
-    exported = stack_address()
+def _tensor_data(thing: int, check: int, table: int, exported: int) -> int:
+    """Return the address of the first element of a tensor; 0 if it is not the one shown.
+
+    The export keeps the memory alive, so it is freed when the job has run.
+    """
     if call_c(load_int(check, _CHECK.exporter), (thing, exported)) & INT_MASK != 0:
+        store_int(exported, 0, 0)
         call_c(load_int(table, _CALL.clear), (0,))
         return 0
     tensor = load_int(exported, 0)
@@ -333,9 +339,14 @@ def _tensor_data(thing: int, check: int, table: int) -> int:
         data = load_int(tensor, _TENSOR.data)
         if data != 0:
             data += load_int(tensor, _TENSOR.byte_offset)
-    if load_int(tensor, _TENSOR.deleter) != 0:
-        call_c(load_int(tensor, _TENSOR.deleter), (tensor,))
     return data
+
+
+def _free(exported: int) -> None:
+    """Free an export, if there is one."""
+    tensor = load_int(exported, 0)
+    if tensor != 0 and load_int(tensor, _TENSOR.deleter) != 0:
+        call_c(load_int(tensor, _TENSOR.deleter), (tensor,))
 
 
 def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
@@ -351,11 +362,12 @@ def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
     return True
 
 
-def _runs(src: int, dst: int, table: int) -> bool:
+def _runs(src: int, dst: int, table: int, of_src: int, of_dst: int) -> bool:
     """Run the job on two objects if they fit; returns whether they did."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT
-    src_at, dst_at = _buffer_of(src, src_check, table), _buffer_of(dst, dst_check, table)
-    if src_at == 0 or dst_at == 0:
+    src_at = _buffer_of(src, src_check, table, of_src)
+    dst_at = _buffer_of(dst, dst_check, table, of_dst) if src_at != 0 else 0
+    if dst_at == 0:
         return False
     distance = dst_at - src_at
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
@@ -390,7 +402,13 @@ def _runs(src: int, dst: int, table: int) -> bool:
 def _call(this: int, arguments: int, count: int) -> int:
     table = load_int(this + _FIELDS_AT, _ARRAY.data)
     result: int = load_int(table, _CALL.undone)
-    if count == 2 and _runs(load_int(arguments, 0), load_int(arguments, 1), table):  # noqa: PLR2004 - src and dst
-        result = load_int(table, _CALL.done)
+    if count == 2:  # noqa: PLR2004 - src and dst
+        of_src, of_dst = stack_address(), stack_address()
+        store_int(of_src, 0, 0)
+        store_int(of_dst, 0, 0)
+        if _runs(load_int(arguments, 0), load_int(arguments, 1), table, of_src, of_dst):
+            result = load_int(table, _CALL.done)
+        _free(of_src)
+        _free(of_dst)
     call_c(load_int(table, _CALL.incref), (result,))
     return result

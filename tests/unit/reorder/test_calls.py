@@ -307,6 +307,17 @@ def test_a_tensor_that_exports_something_else_goes_the_long_way(fields: dict[str
     assert Exchanged.held == 0
 
 
+def test_the_memory_of_an_export_is_kept_until_it_was_read() -> None:
+    for _ in range(4):
+        x = Exchanged(X, copies=1)
+        assert np.array_equal(reorder.reorder(x, "nhwc").numpy(), X)
+        # neither does the fast call run if only the other side does not fit
+        out = np.zeros_like(X)
+        assert reorder.reorder(x, out=out) is out
+        assert np.array_equal(out, X)
+    assert Exchanged.held == 0
+
+
 def test_a_tensor_of_a_known_kind_that_may_not_be_written_is_refused() -> None:
     out = Exchanged(np.zeros_like(X))
     for _ in range(4):

@@ -85,8 +85,14 @@ def exchange_table(export: Any, version: int = 1) -> Any:
 _kept: list[Any] = []
 
 
-def _free(_tensor: int) -> None:
+# the memory of exports that are copies
+_copies: dict[int, np.ndarray[Any, Any]] = {}
+
+
+def _free(tensor: int) -> None:
     Exchanged.held -= 1
+    # whoever reads the memory of a copy now gets something else
+    _copies.pop(tensor, np.empty(0)).fill(77)
 
 
 _FREE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_free)
@@ -99,6 +105,9 @@ def _export(tensor: Any, place: Any) -> int:
     )
     for name, value in tensor.fields.items():
         setattr(made.tensor if hasattr(made.tensor, name) else made, name, value)
+    if "copies" in tensor.fields:
+        copy = _copies[ctypes.addressof(made)] = tensor.view.array.copy()
+        made.tensor.data, made.flags = copy.ctypes.data, made.flags | 2
     made.deleter = ctypes.cast(_FREE, ctypes.c_void_p)
     tensor.kept = capsule, made
     place[0] = ctypes.addressof(made)
