@@ -287,7 +287,8 @@ def load(
         ...
     memdesc.errors.MemdescError: '...w.safetensors': it holds a Quantized, not a Memory; read it ...
     """
-    model, items = _items(path, kind, max_nbytes=max_nbytes, mmap=mmap)
+    is_strict = kind is not Memory
+    model, items = _items(path, kind, is_strict=is_strict, max_nbytes=max_nbytes, mmap=mmap)
     only = name_of_only(model.path, items)
     with naming(model.path):
         value = value_of(items[only], dtype)
@@ -369,7 +370,8 @@ def load_all(
         ...
     memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    model, items = _items(path, object if kind is None else kind, max_nbytes=max_nbytes, mmap=mmap)
+    is_strict, wanted = kind is not Memory, Memory if kind is None else kind
+    model, items = _items(path, wanted, is_strict=is_strict, max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
         values = {name: value_of(item) for name, item in items.items()}
         for name, value in values.items():
@@ -379,18 +381,20 @@ def load_all(
                     f"{short_repr(name)} is a {found}, not a Memory; load_all(path, "
                     f"reorder.{found}) reads those, and load_all(path, reorder.Memory) the others"
                 )
-    return {name: value for name, value in values.items() if isinstance(value, kind or Memory)}
+    return {name: value for name, value in values.items() if isinstance(value, wanted)}
 
 
-def _items(path: Any, kind: object, **how: Any) -> tuple[Model, dict[str, Weight | Entry]]:
-    """Return what `load` and `load_all` read of a kind, or of all, before any value is made."""
-    if kind not in {object, Memory, Quantized, Record}:
+def _items(
+    path: Any, kind: object, *, is_strict: bool, **how: Any
+) -> tuple[Model, dict[str, Weight | Entry]]:
+    """Return what `load` and `load_all` read, before any value is made."""
+    if not any(kind is each for each in (Memory, Quantized, Record)):
         raise MemdescError(
             f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
         )
     model = read_model(as_path(path), **how)
     with naming(model.path):
-        return model, model.items(is_strict=kind is not Memory)
+        return model, model.items(is_strict=is_strict)
 
 
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:

@@ -54,10 +54,11 @@ except ImportError:
 
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
-# how numpy parses a header, by its version; version 3 is only for the names of fields in records
+# how numpy parses a header, and the bytes of its length, by its version; version 3 is only for the
+# names of fields in records
 _PARSERS = {
-    (1, 0): numpy_format.read_array_header_1_0,
-    (2, 0): numpy_format.read_array_header_2_0,
+    b"\1\0": (numpy_format.read_array_header_1_0, 2),
+    b"\2\0": (numpy_format.read_array_header_2_0, 4),
 }
 # the most bytes in a header, about numpy's own limit, and in a reason that numpy or zipfile gives
 _MAX_HEADER, _MAX_REASON = 10_000, 160
@@ -119,19 +120,24 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
 def _parsed(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return the shape, the order and the type in a header, as numpy parses it."""
     file = BytesIO(raw)
+    file.seek(numpy_format.MAGIC_LEN)
+    parse, _ = _PARSERS[raw[numpy_format.MAGIC_LEN - 2 : numpy_format.MAGIC_LEN]]
     try:
-        parse = _PARSERS[numpy_format.read_magic(file)]
         return parse(file, max_header_size=_MAX_HEADER)
     except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
         reason = str(error)[:_MAX_REASON] or type(error).__name__
-        reason = f"version {reason}, not 1 or 2" if isinstance(error, KeyError) else reason
         raise MemdescError(f"its header is not one of numpy: {reason}") from None
 
 
 def read_header(file: BinaryIO, nbytes: int) -> Header:
     """Read the header of a file of so many bytes, which is then positioned at the data."""
-    start = file.read(numpy_format.MAGIC_LEN)
-    start += file.read(2 if start[6:7] == b"\1" else 4)
+    start, magic = file.read(numpy_format.MAGIC_LEN), numpy_format.MAGIC_PREFIX
+    _, width = _PARSERS.get(start[len(magic) :], (None, 0))
+    if not start.startswith(magic) or not width:
+        raise MemdescError(
+            f"it starts with {start!r}, not with {magic!r} and version 1 or 2 of the format"
+        )
+    start += file.read(width)
     size = int.from_bytes(start[numpy_format.MAGIC_LEN :], "little")
     if size > _MAX_HEADER:
         raise MemdescError(f"its header has {size} bytes, more than the {_MAX_HEADER} allowed")

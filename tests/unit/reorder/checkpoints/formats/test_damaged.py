@@ -172,9 +172,11 @@ def _changed(old: str, new: str, data: bytes = b"") -> bytes:
 
 
 _NPY: list[tuple[bytes, str]] = [
-    (b"", "EOF: reading magic string"),
-    (b"\x93NUMPX\1\0", "the magic string is not correct"),
-    (_npy(_HEADER, bytes(12), 3), r"version \(3, 0\), not 1 or 2"),
+    (b"", "it starts with b'', not with"),
+    (b"\1\0", r"it starts with b'\\x01\\x00', not with b'\\x93NUMPY'"),
+    (b"hello world, 744 MB?", "it starts with b'hello wo', not with"),
+    (b"\x93NUMPX\1\0", "not with b'.x93NUMPY' and version 1 or 2"),
+    (_npy(_HEADER, bytes(12), 3), r"x03.x00', not with .* version 1 or 2"),
     (b"\x93NUMPY\1\0", "EOF: reading array header length"),
     (b"\x93NUMPY\1\0\xff\x00{", "EOF: reading array header"),
     (b"\x93NUMPY\2\0\xff\xff\xff\xff{", "4294967295 bytes, more than the 10000 allowed"),
