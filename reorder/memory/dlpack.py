@@ -17,6 +17,8 @@ from memdesc import DataType, MemdescError, data_type
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 
@@ -32,6 +34,10 @@ _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _NUMPY_CODES = {"i": _INT, "u": _UINT, "f": _FLOAT, "b": _BOOL}
 # The place in DLPackExchangeAPI of the function that exports an object as a _Versioned.
 _EXPORT_AT = 24
+# The attribute with that table, and the methods by which a subclass may export something else.
+_EXCHANGE = "__dlpack_c_exchange_api__"
+_METHODS = frozenset({"__dlpack__", "__dlpack_device__"})
+_TORCH_FUNCTION = "__torch_function__"
 _VERSION = (1, 0)
 _MAX_NDIM = 64
 # In characters: errors of torch contain a stack trace.
@@ -91,13 +97,28 @@ def _tensor_in(capsule: Any) -> _DLTensor | None:
 
 @cache
 def exporter_at(kind: type) -> int:
-    """Return the address of the C function by which a class exports its tensors; 0 without one."""
-    table = getattr(kind, "__dlpack_c_exchange_api__", None)
+    """Return the address of the C function by which a class exports its tensors; 0 without one.
+
+    A subclass that exports them in its own way, by methods, does not have that of its base class.
+    """
+    table = None
+    for own in map(vars, kind.__mro__):
+        if _EXCHANGE in own or _overrides_export(own):
+            table = own.get(_EXCHANGE)
+            break
     if not _is_valid(table, b"dlpack_exchange_api"):
         return 0
     address = _pointer(table, b"dlpack_exchange_api")
     is_known = ctypes.c_uint32.from_address(address).value == _VERSION[0]
     return (is_known and ctypes.c_void_p.from_address(address + _EXPORT_AT).value) or 0
+
+
+def _overrides_export(own: Mapping[str, Any]) -> bool:
+    """Whether one of a class's own attributes changes what its tensors export."""
+    # parameters of torch have a function that changes nothing
+    function = own.get(_TORCH_FUNCTION)
+    is_changed = getattr(function, "__name__", None) != "_disabled_torch_function_impl"
+    return (function is not None and is_changed) or not _METHODS.isdisjoint(own)
 
 
 def dlpack_dtype(dtype: np.dtype[Any]) -> int:

@@ -14,7 +14,16 @@ from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
-from tests.unit.reorder.memory.producers import Exchanged, Exported, Failing, Later
+from tests.unit.reorder.memory.producers import (
+    Exchanged,
+    Exported,
+    Failing,
+    Intercepting,
+    Later,
+    Negating,
+    NegatingMore,
+    Plain,
+)
 from tests.work import count_calls
 
 _DIMS = (2, 17, 5, 4)
@@ -352,6 +361,23 @@ def test_a_class_whose_c_function_fails_is_read_by_python(kind: Any) -> None:
     for call in exchanged_calls(kind).values():
         results = [bits_of(call()) for _ in range(4)]
         assert results == [results[0]] * 4
+
+
+@pytest.mark.parametrize("kind", [Negating, NegatingMore])
+def test_a_subclass_that_exports_something_else_is_read_by_python(kind: Any) -> None:
+    for _ in range(4):
+        assert np.array_equal(reorder.reorder(kind(X), "nhwc").numpy(), -X)
+
+
+@pytest.mark.parametrize(("kind", "is_asked"), [(Intercepting, True), (Plain, False)])
+def test_a_subclass_whose_methods_may_be_replaced_is_read_by_python(
+    kind: Any, is_asked: bool
+) -> None:
+    for _ in range(3):
+        reorder.reorder(kind(X), "nhwc")
+    asked = Exchanged.asked
+    assert np.array_equal(reorder.reorder(kind(X), "nhwc").numpy(), X)
+    assert (Exchanged.asked > asked) == is_asked
 
 
 def test_no_more_kinds_than_the_bound_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,3 +149,31 @@ class Later(Exchanged):
     """A tensor whose class has a table of another version."""
 
     __dlpack_c_exchange_api__ = exchange_table(_EXPORT, 2)
+
+
+class Negating(Exchanged):
+    """A tensor of a subclass that exports other elements than the C function of its base class."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return TensorView(-self.view.array).__dlpack__(**options)
+
+
+class NegatingMore(Negating):
+    """A subclass of one that does."""
+
+
+class Intercepting(Exchanged):
+    """A tensor of a subclass whose `__torch_function__` may run in place of methods."""
+
+    @classmethod
+    def __torch_function__(cls, *_: Any) -> Any:
+        raise AssertionError
+
+
+class Plain(Exchanged):
+    """A tensor of a subclass that changes nothing, such as a parameter of torch."""
+
+    def _disabled_torch_function_impl(self) -> None:
+        raise AssertionError
+
+    __torch_function__ = _disabled_torch_function_impl
