@@ -157,13 +157,13 @@ def source_files(root: str = _ROOT) -> Iterator[str]:
 def digest(root: str = _ROOT) -> str:
     """Return a hash of these sources, which changes with any of them.
 
-    It is kept for the sizes and times of the files, like Python's own compiled code.
+    It is kept for the sizes and times of the files. The time of a change of the file's status is
+    one of them: no installer can set it.
     """
     names = [*source_files(root)]
-    stats = [os.stat(f"{root}/{name}") for name in names]
-    key = "\n".join(
-        [__version__, root, *(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats), *names]
-    )
+    stats = (os.stat(f"{root}/{name}") for name in names)
+    dates = (f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}" for stat in stats)
+    key = "\n".join([__version__, root, *names, *dates])
     kept = kernel_files.read(_DIGEST, key)
     if kept is not None:
         return kept.hex()
