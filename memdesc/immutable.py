@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, dataclass_transform
@@ -38,7 +39,7 @@ def value_class(kind: type[T]) -> type[T]:
     kind = dataclass(init=False, repr=False, eq=False)(kind)
     parts = fields(kind)  # type: ignore[arg-type] # it is a dataclass now
     own = vars(kind)
-    made = {"__init__": _constructor(parts, is_checked=hasattr(kind, "__post_init__"))}
+    made = {"__init__": _constructor(kind, parts)}
     if "__repr__" not in own:
         shown = [part.name for part in parts if part.repr]
         made["__repr__"] = lambda self: (
@@ -58,8 +59,11 @@ def value_class(kind: type[T]) -> type[T]:
     return immutable(kind)
 
 
-def _constructor(parts: tuple[Field[Any], ...], *, is_checked: bool) -> Any:
-    """Return a constructor that sets the fields, and calls `__post_init__` if there is one."""
+def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
+    """Return a constructor that sets the fields, and calls `__post_init__` if there is one.
+
+    Its globals are those of the class's module, where the names in its annotations are found.
+    """
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     arguments, body = ["self"], []
     for name, part in ((part.name, part) for part in parts if part.init):
@@ -68,11 +72,17 @@ def _constructor(parts: tuple[Field[Any], ...], *, is_checked: bool) -> Any:
         arguments.append(f"{name}=_{name}" if is_made or part.default is not MISSING else name)
         new = f"_new_{name}() if {name} is _missing else " if is_made else ""
         body.append(f"_set(self, {name!r}, {new}{name})")
-    if is_checked:
+    if hasattr(kind, "__post_init__"):
         body.append("self.__post_init__()")
-    lines = "\n    ".join(body)
-    exec(f"def made({', '.join(arguments)}):\n    {lines}", known)  # noqa: S102 - of fields' names
-    made = known["made"]
+    lines = "\n        ".join(body)
+    text = f"def made({', '.join(arguments)}):\n        {lines}"
+    scope: dict[str, Any] = {}
+    exec(  # noqa: S102 - of fields' names
+        f"def make({', '.join(known)}):\n    {text}\n    return made",
+        vars(sys.modules[kind.__module__]),
+        scope,
+    )
+    made = scope["make"](**known)
     made.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
     return made
 

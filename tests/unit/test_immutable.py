@@ -4,7 +4,7 @@ import ast
 import importlib
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ from memdesc.checked import Checked
 from memdesc.index import Index
 from memdesc.source import LANGUAGES
 
-# an open file is not a value
-_NOT_VALUES = {"Checkpoint"}
+# an open file is not a value, nor is memory on a device, whose events change
+_NOT_VALUES = {"Checkpoint", "DeviceMemory"}
 
 
 def _modules(part: str) -> list[tuple[str, str]]:
@@ -32,7 +32,7 @@ def _modules(part: str) -> list[tuple[str, str]]:
 
 
 def _values() -> dict[str, type]:
-    """Return the public classes: frozen dataclasses, named tuples, and what is Checked."""
+    """Return the public classes: dataclasses, named tuples, and what is Checked."""
     found = {}
     for name, _ in _modules("__all__"):
         try:
@@ -43,8 +43,7 @@ def _values() -> dict[str, type]:
             kind = getattr(module, public)
             if not isinstance(kind, type) or kind.__name__ in _NOT_VALUES:
                 continue
-            is_frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined] # of each dataclass
-            if is_frozen or hasattr(kind, "_fields") or issubclass(kind, Checked):
+            if is_dataclass(kind) or hasattr(kind, "_fields") or issubclass(kind, Checked):
                 found[kind.__name__] = kind
     return found
 
@@ -82,6 +81,15 @@ def _refusal(value: object, name: str) -> str:
     with pytest.raises(AttributeError) as refused:
         setattr(value, name, 1)
     return str(refused.value)
+
+
+def test_the_types_of_arguments_can_be_found() -> None:
+    for kind in (memdesc.DataType, memdesc.Layout, memdesc.ImageDesc):
+        declared = get_type_hints(kind)
+        found = get_type_hints(kind.__init__)
+        assert found.pop("return") is type(None)
+        assert found == {name: declared[name] for name in found}
+        assert found
 
 
 def test_a_misspelt_attribute_gets_a_suggestion() -> None:
