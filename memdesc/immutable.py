@@ -99,8 +99,9 @@ def _reason(kind: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
     title = kind.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    named = [part.name for part in fields(kind) if part.init] if is_dataclass(kind) else []
-    if not hasattr(kind, name) and name not in named:
+    parts = fields(kind) if is_dataclass(kind) else ()
+    named = [part.name for part in parts if part.init]
+    if not hasattr(kind, name) and name not in {part.name for part in parts}:
         from difflib import get_close_matches  # only needed for a wrong name
 
         known = [*named, *(part for part in dir(kind) if not part.startswith("_"))]

@@ -92,6 +92,11 @@ def test_the_types_of_arguments_can_be_found() -> None:
         assert found
 
 
+def test_what_a_value_finds_out_itself_is_one_of_its_attributes() -> None:
+    plan = reorder.plan_reorder(memdesc.memory_desc((2, 3), "f32", "ab"), "ba")
+    assert _refusal(plan, "boxes").endswith("'boxes' cannot be set; make another ReorderPlan")
+
+
 def test_a_misspelt_attribute_gets_a_suggestion() -> None:
     desc = memdesc.memory_desc((2, 3), "f32", "ab")
     assert _refusal(desc, "dmis").endswith("has no attribute 'dmis'; did you mean 'dims'?")
