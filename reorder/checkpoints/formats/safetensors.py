@@ -224,7 +224,9 @@ def read_folder(folder: Path) -> Container:
             f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
             f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
-        unread = dict.fromkeys(absent, Unread(why)) | unread
+        # one of them says it for all
+        unread = dict.fromkeys(absent, Unread("it is missing too")) | unread
+        unread[absent[0]] = Unread(why)
     return joined(folder, [*found.values()])._replace(unread=unread)
 
 
@@ -290,8 +292,8 @@ def read_index(path: Path) -> Container:
             f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
         )
     held = {
-        file: each._replace(names=tuple(name for name in names if names[name] == file))
-        for file, each in unread.items()
+        file: Unread(f"{str(path)!r}: {why}", tuple(name for name in names if names[name] == file))
+        for file, (why, _) in unread.items()
     }
     return found._replace(unread=held)
 

@@ -59,6 +59,9 @@ def test_a_folder_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
     (tmp_path / names[0]).rename(tmp_path / "model-00001-of-99999.safetensors")
     with pytest.raises(MemdescError, match="and 9995 more are missing"):
         read_container(tmp_path)
+    # `memdesc inspect` has a line for each
+    unread = read_container(tmp_path, skip_unreadable=True).unread
+    assert sum("are missing" in each.reason for each in unread.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -72,9 +75,12 @@ def test_shards_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     (folder / "link").symlink_to("../a.safetensors")
     (folder / "links").symlink_to("..")
     (folder / "loop").symlink_to("loop")
-    _index(folder, {"a": name})
-    with pytest.raises(MemdescError, match=r"not the name of a file|leads out|link out|cannot be"):
-        read_container(folder)
+    _file(folder / "b.safetensors", "b")
+    why = r"index.json': .*(not the name of a file|leads out|link out|cannot be)"
+    for others in ({}, {"b": "b.safetensors"}):
+        _index(folder, {"a": name, **others})
+        with pytest.raises(MemdescError, match=why):
+            read_container(folder)
 
 
 def test_an_index_says_what_its_shards_hold(tmp_path: Path) -> None:
