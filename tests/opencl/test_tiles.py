@@ -28,6 +28,7 @@ s8 ab BA16a64b4a 93x91 Staged 128
 f16->s8 ab BA16b16a 40x37 Staged 128
 u8 aB16b BA16b16a 40x37 Staged 128
 u4 ab ba 264x520 Staged 64
+u4 cdba aBcd2b 40x6x5x8 Staged 256
 u8 abcd acbd 2x37x3x111 RowCopy 256
 """
 

@@ -209,7 +209,7 @@ def _ends_in_byte(nest: Nest, src: Runs) -> bool:
 def _paired(nest: Nest) -> Nest | None:
     """Return a nest of 4-bit elements over pairs of their rows in src, which are bytes of dst.
 
-    None if rows start within bytes, or if there is an odd number of them.
+    None if rows start within bytes, or if there is an odd number of them, or only one pair.
     """
     along_dst = nest.moving.along_dst
     if along_dst is None or nest.sizes:
@@ -218,8 +218,11 @@ def _paired(nest: Nest) -> Nest | None:
     loops = without(nest.loops, (along_dst,))
     if any(count % 2 for count in (*counts, *(loop.stride(1) for loop in loops))):
         return None
+    pairs, data = along_dst.extent // 2, along_dst.valid // 2
+    if pairs == 1:
+        return None
     strides = (2 * along_dst.stride(0),), (1,)
-    rows = Loop(along_dst.extent // 2, along_dst.valid // 2, strides)
+    rows = Loop(pairs, data, strides)
     halved = [loop._replace(strides=(loop.strides[0], (loop.stride(1) // 2,))) for loop in loops]
     starts = nest.starts[0], (nest.starts[1][0] // 2,)
     return nest._replace(starts=starts, loops=(*halved, rows))
