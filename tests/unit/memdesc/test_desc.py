@@ -66,3 +66,12 @@ def test_names_of_onednn_say_what_they_are_called_here(name: str, here: str) -> 
         getattr(desc, name)
     assert raised.value.name == name
     assert not hasattr(desc, name)
+
+
+def test_an_empty_view_has_no_padding_and_does_not_start_in_front_of_its_parent() -> None:
+    view = memory_desc((2, 20), "f32", "aB8b").submemory((0, 20), (1, 0))
+    assert (view.padded_dims, view.nbytes) == ((0, 24), 0)
+    at_end = memory_desc((2, 16), "f32", "ab__b24").submemory((2, 0), (0, 16))
+    assert at_end.padded_dims == (2, 0)
+    empty = memory_desc((0, 5), "f32", strides=(5, -1))
+    assert empty.submemory((0, 4), (0, 1)).offset0 == 0

@@ -31,3 +31,9 @@ def test_strides_that_nest_are_solved_however_large_their_extents(order: tuple[i
     values = {1: 999_999, -(10**6): 123_456, 10**12: 7}
     target = sum(stride * value for stride, value in values.items())
     assert solve(terms, target) == tuple(values[stride] for stride in order)
+
+
+def test_values_are_skipped_if_the_smaller_strides_cannot_add_the_rest() -> None:
+    # 15,000 values of the first are in range, and one leaves a multiple of 15,000
+    terms = [Term(30_001, 0, 14_999), Term(30_000, 0, 10**6), Term(15_000, 0, 2)]
+    assert solve(terms, 30_001 * 7 + 30_000 * 50_000) == (7, 50_000, 0)
