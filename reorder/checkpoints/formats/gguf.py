@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
@@ -34,7 +34,6 @@ from reorder.checkpoints.formats.entry import (
     check_planned,
     checked_shape,
     joined,
-    map_file,
     open_container,
     stored_desc,
 )
@@ -79,18 +78,21 @@ _SPLIT = ("split.no", "split.count", "split.tensors.count")
 class _Reader:
     """Reads a header's numbers and strings, and refuses what would end beyond the file."""
 
-    def __init__(self, data: memoryview) -> None:
-        self.data, self.at = data[:_MAX_HEADER], 0
+    def __init__(self, file: BinaryIO, nbytes: int) -> None:
+        self._file, self.at, self._end = file, 0, min(nbytes, _MAX_HEADER)
 
     def take(self, count: int, what: str) -> bytes:
         """Return the next bytes."""
-        if count > (left := len(self.data) - self.at):
+        if count > (left := self._end - self.at):
             raise MemdescError(
                 f"{what} at byte {self.at} takes {count} bytes, but {left} are left of the file or "
                 f"of the {_MAX_HEADER} that a header may have"
             )
-        self.at += count
-        return bytes(self.data[self.at - count : self.at])
+        data = self._file.read(count)
+        self.at += len(data)
+        if len(data) < count:  # it is not mapped: a file that shrinks is an error, not a signal
+            raise MemdescError(f"it ends within {what}, at byte {self.at}")
+        return data
 
     def number(self, nbytes: int, what: str) -> int:
         """Return the next number of so many bytes."""
@@ -110,7 +112,9 @@ class _Reader:
         """Return the next value of metadata."""
         kind, start = self.number(4, "the type of a value"), self.at
         self._skip(kind)
-        raw = bytes(self.data[start : self.at])
+        self._file.seek(start)
+        self.at, end = start, self.at
+        raw = self.take(end - start, "a value")
         is_text = kind == _STRING
         return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
 
@@ -186,8 +190,8 @@ def _integer(metadata: Mapping[str, Any], key: str, default: int = 0) -> int:
 
 
 def _read_part(path: Path) -> Container:
-    with open_container(path, "a GGUF file") as (_, state):
-        reader = _Reader(memoryview(map_file(path, state)))  # type: ignore[arg-type] # a buffer
+    with open_container(path, "a GGUF file") as (file, state):
+        reader = _Reader(file, state.nbytes)
         magic, version = reader.take(len(_MAGIC), "the magic"), reader.number(4, "the version")
         if magic != _MAGIC or version not in _VERSIONS:
             raise MemdescError(

@@ -1,9 +1,12 @@
 """Files of GGUF: those of the package gguf, damaged ones, unknown types, and models in parts."""
 
+import os
 import shutil
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import gguf
@@ -37,6 +40,26 @@ def _write_every_type(path: Path) -> dict[str, NDArray[np.uint8]]:
             writer.add_tensor(kind.name, data, raw_dtype=kind)
             tensors[kind.name] = data
     return tensors
+
+
+def test_a_file_that_shrinks_while_its_header_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    with gguf_file(path) as writer:
+        writer.add_array("tokenizer.ggml.tokens", ["token"] * 10_000)
+        writer.add_tensor("a", np.ones(3, np.float32))
+
+    def shrink(frame: FrameType, event: str, _: object) -> None:
+        is_read = frame.f_globals.get("__name__") == "reorder.checkpoints.formats.gguf"
+        if is_read and (event, frame.f_code.co_name) == ("call", "value"):
+            os.truncate(path, 5000)
+
+    sys.setprofile(shrink)
+    try:
+        # a mapped file would end the process by a signal
+        with pytest.raises(MemdescError, match=r"x\.gguf' is not a GGUF file.*it ends within"):
+            reorder.open_checkpoint(path)
+    finally:
+        sys.setprofile(None)
 
 
 def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
