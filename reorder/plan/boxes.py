@@ -98,7 +98,7 @@ def whole_box(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, tuple[in
     """Return one box over the padded space of dst, and sizes; None if it takes several.
 
     For each group of dims that dst pads, the box has one more operand: the index of an element in
-    the group, which holds data if it is below the size of the group.
+    the group, which holds data if it is below the size of the group. dst has elements.
 
     Examples
     --------
