@@ -74,6 +74,12 @@ def test_records_by_hand_are_decoded_by_their_definition(kind: str, columns: int
     _check(by_hand((6, columns), f"q {kind} {tag}; d f32 /1x{columns}"))
 
 
+@pytest.mark.parametrize(("kind", "shift"), [("u2", 20), ("u4", 16), ("u4", 17)])
+def test_narrow_codes_keep_their_shifts(kind: str, shift: int) -> None:
+    # bytes instead of them, shifted by more than 16 bits, would not be exact in f32
+    _check(by_hand((5, 9), f"q {kind} ba; d f32", code=Number((("q", shift),))))
+
+
 @pytest.mark.parametrize("dims", [(0, 1 << 56), (1 << 56, 0)])
 @pytest.mark.parametrize("name", ["q4_0", "q5_0"])
 def test_a_record_without_elements_needs_no_tables_of_its_other_dims(

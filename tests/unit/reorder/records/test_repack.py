@@ -173,7 +173,8 @@ def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
 def test_a_target_takes_only_what_it_has_too() -> None:
     # exponents stay exponents in the same format alone
     exponents = reorder.records.Record(record_desc((256, 128), "fp8_block", scales="e8m0")).desc
-    assert dict(target_desc(exponents, "int_quantized", {}).options)["scales"] == "bf16"
+    for name, scales in (("int_quantized", "bf16"), ("fp8_block", "e8m0")):
+        assert dict(target_desc(exponents, name, {}).options)["scales"] == scales
     # one row has a scale of its own; a scale of all of several rows stays one of all
     for outputs, rows, wanted in ((1, 1, 1), (2, 1, 1), (2, 2, -1), (4, 2, 2)):
         source = record_desc((outputs, 128), "int_quantized", rows=rows)
