@@ -149,6 +149,10 @@ def test_attributes_that_are_equal_are_shown_alike() -> None:
         (reorder.Attr(saturate=True), reorder.Attr(saturate=np.True_)),  # type: ignore[arg-type] # a bool of numpy
         (reorder.Attr(dst_scale=3.0, dst_scale_mask=0), reorder.Attr(dst_scale=3.0)),
         (
+            reorder.Attr(dst_scale=np.full((2, 1), 3.0), dst_scale_mask=1),
+            reorder.Attr(dst_scale=np.full(2, 3.0), dst_scale_mask=1),
+        ),
+        (
             reorder.Attr(src_zero_point=[1, 2], src_zero_point_mask=np.int64(1)),  # type: ignore[arg-type] # an integer of numpy
             reorder.Attr(src_zero_point=(1, 2), src_zero_point_mask=1),
         ),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reorder.cores import quota_cores
+from reorder.cpu.settings import thread_limit
 from tests.programs import run_python
 
 
@@ -40,6 +41,16 @@ def test_the_quota_of_version_1(quota: str, cores: int | None, tmp_path: Path) -
 def test_no_limit_is_found_where_there_are_no_groups(text: str, tmp_path: Path) -> None:
     assert quota_cores(_member(tmp_path, text), tmp_path / "missing") is None
     assert quota_cores(tmp_path / "missing", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None)]
+)
+def test_a_number_of_threads_that_is_none_is_no_limit(
+    value: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_NUM_THREADS", value)
+    assert thread_limit() == limit
 
 
 def test_a_process_counts_the_cores_of_its_affinity() -> None:
