@@ -4,7 +4,11 @@ import os
 from pathlib import Path
 from time import time_ns
 
+import numpy as np
+
+from reorder import quantize, save
 from reorder.checkpoints.formats.entry import FileState
+from reorder.checkpoints.formats.table import read_container
 
 # FAT gives the same time to all that is written within 2 s
 _STEP = 2 * 10**9
@@ -32,3 +36,10 @@ def test_a_new_file_that_is_replaced_within_a_step_of_the_clock_has_changed(tmp_
     # the number of an older file may change by itself
     is_noticed, _ = _replaced_at(path, _STEP * 21 // 20)
     assert not is_noticed
+
+
+def test_a_tensor_with_a_note_may_be_a_member_of_a_set(tmp_path: Path) -> None:
+    save(tmp_path / "x.safetensors", quantize(np.ones((4, 8), np.float32), "s8"))
+    found = [read_container(tmp_path / "x.safetensors").entries["tensor"] for _ in range(2)]
+    assert found[0].note
+    assert len({*found}) == 1

@@ -40,6 +40,8 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
         _initializer("typed", 1, (6,), message_field(4, x.tobytes())),
         message_field(5, packed + _number(2, 1) + message_field(8, b"dims") + _raw(x.tobytes())),
         _initializer("outside", 1, (6,), _external(location="w.bin", offset=8, length=24)),
+        # a tensor without bytes may be inside another
+        _initializer("none", 1, (0,), _external(location="w.bin", offset=12, length=0)),
         _initializer("rest", 7, (1,), _external(location="w.bin")),
         _initializer("u4", 21, (3,), _raw(b"\x21\x03")),
         _initializer("complex", 14, (1,), _raw(bytes(8))),
@@ -51,7 +53,7 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
     found = read_container(path)
     assert found.format == "onnx"
     assert [*found.entries] == [
-        "raw", "typed", "dims", "outside", "rest", "u4", "complex", "empty"
+        "raw", "typed", "dims", "outside", "none", "rest", "u4", "complex", "empty"
     ]  # fmt: skip
     for name in ("raw", "typed", "dims", "outside"):
         assert (found.entries[name].read().view(np.float32) == x).all()
