@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import memdesc
 from memdesc import (
@@ -29,10 +29,12 @@ from memdesc.errors import NotBlockedError, short_repr
 from memdesc.exchange import written
 from memdesc.layout_names import dense_tag
 from memdesc.names import Name
-from memdesc.picture import Picture
 from memdesc.tags import LETTERS as ALPHABET
 from reorder.cores import count_cores
 from reorder.disk import as_path, write_file
+
+if TYPE_CHECKING:
+    from memdesc.picture import Picture
 
 Facts = dict[str, Any]
 Options: TypeAlias = Namespace

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import memdesc
 from memdesc import ImageDesc, MemdescError, MemoryDesc, tags
@@ -14,7 +14,6 @@ from memdesc.create import tag_of
 from memdesc.errors import counted
 from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
-from memdesc.picture import Picture
 from memdesc.record import known_records
 from memdesc.tags import LETTERS as LETTERS_OF_DIMS
 from memdesc.tags import check_letters
@@ -31,6 +30,9 @@ from reorder.cli.command import (
     save,
     table,
 )
+
+if TYPE_CHECKING:
+    from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}

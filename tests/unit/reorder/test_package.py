@@ -48,6 +48,8 @@ def loaded(*names):
     return [any(name.startswith(start) for name in sys.modules) for start in names]
 
 print(*loaded("reorder.checkpoints", "pyopencl", "reorder.dask"))
+import reorder.cli.show
+print(*loaded("memdesc.picture"))
 package.dask.reorder
 print(*loaded("reorder.dask", "dask", "pyopencl"))
 package.opencl.pack
@@ -62,6 +64,7 @@ def test_packages_that_few_programs_use_are_loaded_on_first_use_and_all_names_ca
 ):
     assert run_python("-c", _LOADED).stdout.splitlines() == [
         "False False False",
+        "False",
         "True False False",
         "True False",
         "True True",
