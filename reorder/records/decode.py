@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, RecordDesc
 from memdesc.tags import FormatTag
 from reorder.api import reorder
-from reorder.cpu.decoding.pattern import PlacedPattern
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
 from reorder.memory.buffers import address_of
@@ -27,6 +26,9 @@ from reorder.records.numbers import dequantize_reference
 from reorder.records.record import Record, read_field
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from reorder.cpu.decoding.pattern import PlacedPattern
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")

@@ -71,6 +71,11 @@ def test_packages_that_few_programs_use_are_loaded_on_first_use_and_all_names_ca
     ]
 
 
+def test_checkpoints_are_read_without_the_engine() -> None:
+    program = "import sys, reorder.cli.inspect; print('reorder.cpu' in sys.modules)"
+    assert run_python("-c", program).stdout == "False\n"
+
+
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="module 'reorder' has no attribute 'opengl'"):
         reorder.opengl  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
