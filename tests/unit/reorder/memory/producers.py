@@ -103,13 +103,17 @@ def _export(tensor: Any, place: Any) -> int:
     made = _Versioned.from_buffer_copy(
         _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
     )
+    array = tensor.view.array
+    # DLPack 1.2 and later have them always; older versions of numpy leave those of row-major out
+    strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
+    made.tensor.strides = ctypes.addressof(strides)
     for name, value in tensor.fields.items():
         setattr(made.tensor if hasattr(made.tensor, name) else made, name, value)
     if "copies" in tensor.fields:
-        copy = _copies[ctypes.addressof(made)] = tensor.view.array.copy()
+        copy = _copies[ctypes.addressof(made)] = array.copy()
         made.tensor.data, made.flags = copy.ctypes.data, made.flags | 2
     made.deleter = ctypes.cast(_FREE, ctypes.c_void_p)
-    tensor.kept = capsule, made
+    tensor.kept = capsule, made, strides
     place[0] = ctypes.addressof(made)
     Exchanged.held += 1
     return 0
