@@ -75,14 +75,14 @@ def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
     if hasattr(kind, "__post_init__"):
         body.append("self.__post_init__()")
     lines = "\n        ".join(body)
-    text = f"def made({', '.join(arguments)}):\n        {lines}"
+    text = f"def constructor({', '.join(arguments)}):\n        {lines}"
     scope: dict[str, Any] = {}
     exec(  # noqa: S102 - of fields' names
-        f"def make({', '.join(known)}):\n    {text}\n    return made",
+        f"def enclosed({', '.join(known)}):\n    {text}\n    return constructor",
         vars(sys.modules[kind.__module__]),
         scope,
     )
-    made = scope["make"](**known)
+    made = scope["enclosed"](**known)
     made.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
     return made
 
