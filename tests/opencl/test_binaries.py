@@ -3,10 +3,12 @@
 import os
 import pwd
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import numpy as np
 import pyopencl as cl
@@ -21,6 +23,25 @@ from tests.opencl.runtimes import Runtime
 pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 
 _SOURCE = "__kernel void count(__global int *out) { out[get_global_id(0)] = get_global_id(0); }"
+
+
+_ROOT = Path(__file__).parents[2]
+# each process reorders on every runtime, and says how many programs it built
+_PROGRAM = """
+import logging, numpy as np, pyopencl as cl, reorder
+from reorder import opencl
+built = []
+handler = logging.Handler()
+handler.emit = built.append
+logging.getLogger("reorder").addHandler(handler)
+logging.getLogger("reorder").setLevel(logging.INFO)
+x = np.arange(2 * 17 * 5 * 4, dtype=np.float32).reshape(2, 17, 5, 4)
+for device in [d.device for d in opencl.devices() if d.works]:
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    assert (reorder.reorder(x, "nChw16c", queue=queue).get().numpy() == x).all()
+print(len(built))
+"""
 
 
 @pytest.fixture
@@ -176,3 +197,39 @@ def run_together(tasks: Iterable[Callable[[], object]]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_threads_that_build_one_program_leave_one_whole_file(
+    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    contexts = [cl.Context([runtime.device.device]) for _ in range(3)]
+    barrier = Barrier(len(contexts))
+
+    def build(context: cl.Context) -> None:
+        barrier.wait()
+        build_program(context, context.devices[0], _SOURCE)
+
+    run_together(partial(build, context) for context in contexts)
+    assert len([*folder.iterdir()]) == 1
+    assert counted(runtime, caplog) == 0
+
+
+@pytest.mark.campaign
+def test_processes_that_start_together_share_what_they_build(tmp_path: Path) -> None:
+    environment = {**os.environ, binaries.CACHE_FOLDER: str(tmp_path), "PYTHONPATH": str(_ROOT)}
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM], env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    for _ in range(10):
+        together = [start() for _ in range(4)]
+        counts = [process.communicate(timeout=300)[0] for process in together]
+        assert [process.returncode for process in together] == [0] * 4
+        assert max(map(int, counts)) > 0
+        later = start()
+        assert later.communicate(timeout=300)[0].strip() == "0"
+        for file in (tmp_path / "opencl").iterdir():
+            assert len(file.name) == 64
+            file.unlink()
