@@ -31,7 +31,7 @@ value._replace(stride=...) returns a changed copy
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(kind: type[T]) -> type[T]:
-    """Make an immutable dataclass, with equality, a hash and a text unless it has its own.
+    """Make an immutable dataclass; add equality, a hash and a repr unless the class has its own.
 
     `dataclass(frozen=True)` compiles six functions for each class, and so took a tenth of the first
     call of a process; this compiles one.

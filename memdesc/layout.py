@@ -557,7 +557,7 @@ class Layout(Checked):
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
         """Return the offsets of the logical or padded indices of each axis, whose outer sum it is.
 
-        A swizzled layout is no such sum, and is refused.
+        Swizzled layouts are refused: their offsets are not such a sum.
         """
         self._refuse_xor("it is no sum over axes")
         return self._tables(padded=padded)

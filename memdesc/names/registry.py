@@ -152,7 +152,7 @@ def parse_name(name: str, bits: int) -> ParsedName:
 
 @lru_cache(maxsize=8192)  # several times the number of known names
 def _by_rules(name: str) -> ParsedName | None:
-    """Read a name of oneDNN or clDNN; return None for others, and for one that is no layout."""
+    """Read a name of oneDNN or clDNN; return None for any other, or one that is not a layout."""
     for vocabulary in _BY_RULES:
         with suppress(UnknownFormatError, UnsupportedFormatError):
             return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
@@ -203,7 +203,7 @@ def is_name(name: str, ndims: int, bits: int) -> bool:
 
 
 def letters_for(name: str, ndims: int) -> str | None:
-    """Return what a name calls the dims, if it calls so many: some have several numbers of dims."""
+    """Return the letters that a name gives the dims; None unless it has one for each."""
     letters = dim_letters(expand_meta_tag(name, ndims))
     return letters if letters and len(letters) == ndims else None
 

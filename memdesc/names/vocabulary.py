@@ -96,9 +96,9 @@ class Vocabulary:
 
     `noun` is what the names stand for in messages: ``packing of weights``. `start` is a regular
     expression for how names start: an unknown one gets this system's reason. `refused` has names
-    that are not layouts of elements, with the reason; `aliases` and `spellings` other names, each
-    with its name in `rows`, of which spellings are read, but not listed. `dims` says what letters
-    of dims stand for, and `scope`, a regular expression, what is before a name in programs.
+    that are not layouts of elements, with the reason; `aliases` and `spellings` map other names
+    to names in `rows`; spellings are read but not listed. `dims` says what letters of dims stand
+    for, and `scope`, a regular expression, what precedes a name in programs.
     """
 
     name: str

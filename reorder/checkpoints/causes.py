@@ -172,7 +172,7 @@ def _even_divisors(extent: int) -> list[int]:
 
 
 def _pieces(count: int, nbytes: int, first: int = _FIRST) -> Iterator[slice]:
-    """Yield slices of rows of so many bytes that grow: the first refute most causes."""
+    """Yield slices of rows, the smallest first: most causes already fail on those."""
     start, step = 0, max(1, first // nbytes)
     while start < count:
         yield slice(start, start + step)
@@ -185,7 +185,7 @@ def _is_in_order(dim: int, size: int, text: str, part: Part) -> bool:
         return False
     group, extent = part.groups[dim], part.expected.shape[dim]
     count = size // group
-    # one element has no halves
+    # a single element cannot be halved
     if count < 2 or extent % count or (group > 1 and (text != _SWAPPED or size % (2 * group))):  # noqa: PLR2004
         return False
     at = (np.arange(0, extent, count)[:, None] + _ORDERS[text](np.arange(count))).reshape(-1)
