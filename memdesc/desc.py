@@ -261,6 +261,9 @@ class MemoryDesc(Written):
     has_padding: Final[bool] = _of_layout(
         "has_padding", "Whether the buffer holds padding in addition to the logical elements."
     )
+    has_broadcast: Final[bool] = _of_layout(
+        "has_broadcast", "Whether a stride of 0 lets several indices read one element."
+    )
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
@@ -335,12 +338,6 @@ class MemoryDesc(Written):
         return self.extra.spans(
             self.dtype.nbytes(self.offset0 + self.layout.span), self.padded_dims
         )
-
-    @property
-    def has_broadcast(self) -> bool:
-        """Whether a stride of 0 lets several indices read one element."""
-        repeats = any(block.stride == 0 and block.extent > 1 for block in self.layout.blocks)
-        return repeats and self.nelems > 0
 
     @property
     def is_dense(self) -> bool:

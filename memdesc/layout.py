@@ -429,6 +429,12 @@ class Layout(Checked):
         return self.padded_nelems != self.nelems
 
     @property
+    def has_broadcast(self) -> bool:
+        """Whether a stride of 0 lets several indices read one element."""
+        repeats = any(block.stride == 0 and block.extent > 1 for block in self.blocks)
+        return repeats and self.nelems > 0
+
+    @property
     def has_partial_blocks(self) -> bool:
         """Whether an axis ends inside a block, so that its digits are not independent."""
         return any(axis.padded % self._blocks_of(k)[0].step for k, axis in enumerate(self.axes))

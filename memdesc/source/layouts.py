@@ -266,7 +266,7 @@ def _is_data(layout: Layout, letters: str) -> str:
 
 def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function | str:
     """Return loops over memory that fill it from a row-major array, or why there are none."""
-    if layout.nelems and any(block.stride == 0 and block.extent > 1 for block in layout.blocks):
+    if layout.has_broadcast:
         return f"No {name}_fill: a stride is 0, so several indices would write one element."
     base = layout.base()
     nest = [block for block in sorted(base.blocks, key=memory_order) if block.extent != 1]
