@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,18 +11,19 @@ from memdesc import MemdescError
 from reorder.disk import open_file, read_if_exists, write_file
 from tests.programs import run_python
 
+MEMORY = reorder.reorder(np.ones((2, 3), np.float32), "ba")
+USES: list[Callable[[Any], object]] = [
+    *(reorder.load, reorder.load_all),
+    lambda path: reorder.save(path, MEMORY),
+    lambda path: reorder.checkpoints.save_raw(path, MEMORY),
+]
+
 
 @pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy", ""])
 def test_only_paths_are_taken_as_paths(path: Any) -> None:
-    memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
-    for use in (
-        lambda: reorder.save(path, memory),
-        lambda: reorder.load(path),
-        lambda: reorder.checkpoints.save_raw(path, memory),
-        lambda: reorder.load_all(path),
-    ):
+    for use in USES:
         with pytest.raises(MemdescError, match=r"a path is a string or a pathlib\.Path, not "):
-            use()
+            use(path)
 
 
 def test_a_file_is_written_and_synced_before_it_gets_its_name_and_then_the_name_is_synced(
@@ -109,7 +111,9 @@ def test_a_file_that_is_write_protected_is_not_replaced(
         write_file(tmp_path / "x", lambda file: file.write(b"new"))
 
 
-def test_a_folder_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
@@ -117,31 +121,32 @@ def test_a_folder_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(tmp_path:
         with pytest.raises(MemdescError, match="cannot be written: it is a folder or a device"):
             write_file(other, lambda file: file.write(b"new"))
     assert len(list(tmp_path.iterdir())) == 3
+    # a pipe that takes the place of a file is not waited for
+    (tmp_path / "file").touch()
+    was_file = (tmp_path / "file").stat()
+    monkeypatch.setattr(Path, "stat", lambda *_: was_file)
+    with (
+        pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"),
+        open_file(tmp_path / "pipe"),
+    ):
+        pass
 
 
 def test_a_link_is_kept_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    write_file(tmp_path / "link", lambda file: file.write(b"new"))
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
-    (tmp_path / "dangling").symlink_to(tmp_path / "made")
-    write_file(tmp_path / "dangling", lambda file: file.write(b"new"))
-    assert (tmp_path / "dangling").is_symlink()
-    assert (tmp_path / "made").read_bytes() == b"new"
+    for name in ("real", "made"):
+        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
+        write_file(tmp_path / f"to {name}", lambda file: file.write(b"new"))
+        assert (tmp_path / f"to {name}").is_symlink()
+        assert (tmp_path / name).read_bytes() == b"new"
 
 
 def test_names_that_lead_in_a_circle_are_refused_wherever_a_path_is_taken(tmp_path: Path) -> None:
     (tmp_path / "a.npz").symlink_to(tmp_path / "b.svg")
     (tmp_path / "b.svg").symlink_to(tmp_path / "a.npz")
-    memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
-    for use in (
-        lambda: reorder.save(tmp_path / "a.npz", memory),
-        lambda: reorder.load(tmp_path / "a.npz"),
-        lambda: reorder.checkpoints.save_raw(tmp_path / "b.svg", memory),
-    ):
+    for use, name in zip(USES, ("a.npz", "a.npz", "a.npz", "b.svg"), strict=True):
         with pytest.raises(MemdescError, match=r"cannot be .*: Too many levels of symbolic links"):
-            use()
+            use(tmp_path / name)
 
 
 _TOO_LARGE = """
@@ -162,20 +167,6 @@ def test_a_file_larger_than_allowed_names_the_reason_and_leaves_nothing(tmp_path
     run = run_python("-c", _TOO_LARGE, tmp_path)
     assert run.stdout.count("' cannot be written: File too large") == 3
     assert not list(tmp_path.iterdir())
-
-
-def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "pipe")
-    was_file = (tmp_path / "file").stat()
-    monkeypatch.setattr(Path, "stat", lambda *_: was_file)
-    with (
-        pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"),
-        open_file(tmp_path / "pipe"),
-    ):
-        pass
 
 
 def test_a_small_file_is_read_if_it_exists_and_is_small(tmp_path: Path) -> None:
