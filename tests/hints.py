@@ -35,23 +35,25 @@ class Row(NamedTuple):
 
 
 def rows(text: str) -> list[Row]:
-    """Read a table: a hint, and below it, indented, the call that fails and those that work.
+    """Read a table: a call that fails, # and a part of its hint; below, indented, calls that work.
 
     A line that is indented further continues the one before it.
     """
-    found: list[Row] = []
+    found: list[list[str]] = []
     for line in textwrap.dedent(text).splitlines():
         words = line.strip()
         indent = len(line) - len(line.lstrip())
-        if not words or words.startswith("#"):
-            continue
-        if not indent:
-            found.append(Row(words, "", []))
-        elif indent > 4:
-            found[-1].works[-1] += f" {words}"
-        else:
-            found[-1].works.append(words)
-    return [Row(row.hint, row.works[0], row.works[1:]) for row in found]
+        if indent > 4:
+            found[-1][-1] += f" {words}"
+        elif indent:
+            found[-1].append(words)
+        elif words and not words.startswith("#"):
+            found.append([words])
+    table = []
+    for first, *works in found:
+        fails, _, hint = first.rpartition(" # ")
+        table.append(Row(hint, fails.strip(), works))
+    return table
 
 
 def check(

@@ -48,62 +48,47 @@ def _over(queue: cl.CommandQueue, host: np.ndarray[Any, Any]) -> cl.Buffer:
 
 
 ROWS = hints.rows("""
-    pass src=, a MemoryDesc
-        r.reorder(buffer, "ba", queue=q)
+    r.reorder(buffer, "ba", queue=q)  # pass src=, a MemoryDesc
         r.reorder(buffer, "ba", queue=q, src=D)
-    pass src=, a MemoryDesc
-        ocl.pack(q, pixels, IMAGE)
+    ocl.pack(q, pixels, IMAGE)  # pass src=, a MemoryDesc
         ocl.pack(q, pixels, IMAGE, src=plain)
-    pass src=, an ImageDesc
-        r.reorder(image, "nchw", queue=q)
+    r.reorder(image, "nchw", queue=q)  # pass src=, an ImageDesc
         r.reorder(image, "nchw", queue=q, src=IMAGE)
-    pass queue=
-        r.reorder(buffer, "ba", src=D)
+    r.reorder(buffer, "ba", src=D)  # pass queue=
         r.reorder(buffer, "ba", src=D, queue=q)
-    pass a descriptor as dst
-        r.reorder(memory, "ba", out=array, dtype="s32")
+    r.reorder(memory, "ba", out=array, dtype="s32")  # pass a descriptor as dst
         r.reorder(memory, memory_desc((2, 3), "s32", "ba"), out=array)
-    use FLOAT
-        ocl.pack(q, PIXELS, IMAGE, channel_type="SNORM_INT8")
+    ocl.pack(q, PIXELS, IMAGE, channel_type="SNORM_INT8")  # use FLOAT
         ocl.pack(q, PIXELS, IMAGE, channel_type="FLOAT")
-    split a dim, or use a buffer of .desc
-        ocl.pack(q, WIDE, "in_out_channel")
+    ocl.pack(q, WIDE, "in_out_channel")  # split a dim, or use a buffer of .desc
         r.reorder(WIDE, image_desc(WIDE.shape, "f32", "in_out_channel").desc, queue=q)
-    see memdesc.image_desc
-        ocl.pack(q, PIXELS, plain)
+    ocl.pack(q, PIXELS, plain)  # see memdesc.image_desc
         ocl.pack(q, PIXELS, md.image_desc((1, 4, 3, 2), "f32", "in_out_channel"))
-    pass the memory to write, or `reorder` allocates it
-        ocl.enqueue_reorder(q, buffer, None, src=D, dst=D)
+    ocl.enqueue_reorder(q, buffer, None, src=D, dst=D)
+            # pass the memory to write, or `reorder` allocates it
         ocl.enqueue_reorder(q, buffer, out, src=D, dst=D)
         r.reorder(buffer, D, src=D, queue=q)
-    copy it with .get()
-        r.reorder(memory, "ba", out=X.copy())
+    r.reorder(memory, "ba", out=X.copy())  # copy it with .get()
         r.reorder(memory, "ba").get()
-    pass its descriptor as dst
-        r.reorder(memory, out=out)
+    r.reorder(memory, out=out)  # pass its descriptor as dst
         r.reorder(memory, D, out=out)
-    copy it through the host, or use a queue of its context
-        r.reorder(buffer, "ba", src=D, queue=cl.CommandQueue(other))
+    r.reorder(buffer, "ba", src=D, queue=cl.CommandQueue(other))
+            # copy it through the host, or use a queue of its context
         r.reorder(buffer, "ba", src=D, queue=q)
         r.reorder(memory.get(), "ba", queue=cl.CommandQueue(other))
-    create it READ_WRITE, or leave out beta
-        ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D, attr=r.Attr(beta=0.5))
+    ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D, attr=r.Attr(beta=0.5))
+            # create it READ_WRITE, or leave out beta
         ocl.enqueue_reorder(q, buffer, out, src=D, dst=D, attr=r.Attr(beta=0.5))
         ocl.enqueue_reorder(q, buffer, write_only, src=D, dst=D)
-    ; copy it
-        r.reorder(odd, "ba", src=D)
+    r.reorder(odd, "ba", src=D)  # ; copy it
         r.reorder(odd.copy(), "ba", src=D)
-    ; copy it
-        r.reorder(_over(q, HOST[1:25]), "ba", src=D, queue=q)
+    r.reorder(_over(q, HOST[1:25]), "ba", src=D, queue=q)  # ; copy it
         r.reorder(_over(q, HOST[1:25].copy()), "ba", src=D, queue=q)
-    make a DeviceMemory of it
-        r.quantize(buffer, "s8", queue=q)
+    r.quantize(buffer, "s8", queue=q)  # make a DeviceMemory of it
         r.quantize(ocl.DeviceMemory(q, buffer, D), "s8", queue=q)
-    leave threads out
-        r.reorder(memory, "ba", threads=2)
+    r.reorder(memory, "ba", threads=2)  # leave threads out
         r.reorder(memory, "ba")
-    or 0 to keep none
-        _limited("x")
+    _limited("x")  # or 0 to keep none
         _limited("0")
         _limited("536870912")
 """)

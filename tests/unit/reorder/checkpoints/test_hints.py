@@ -25,35 +25,25 @@ _OTHERS = (
     "what was written differs from the definition",
 )
 _ROWS = rows("""
-pass max_nbytes=
-    r.load_all(compressed, max_nbytes=4000)
+r.load_all(compressed, max_nbytes=4000)  # pass max_nbytes=
     r.load_all(compressed, max_nbytes=8128)
-more than the 4000 allowed
-    r.load(compressed, max_nbytes=4000)
+r.load(compressed, max_nbytes=4000)  # more than the 4000 allowed
     np.load(compressed)["x"]
-give more
-    pieces(1000)
+pieces(1000)  # give more
     pieces(131072)
-give another name
-    r.save(new, {"__metadata__": x})
+r.save(new, {"__metadata__": x})  # give another name
     r.save(new, {"metadata": x})
-reorder.load_all reads it
-    r.load(compressed, mmap=True)
+r.load(compressed, mmap=True)  # reorder.load_all reads it
     r.load_all(compressed)
-write a .npz or .safetensors
-    r.save(npy, r.quantize(x, "s8"))
+r.save(npy, r.quantize(x, "s8"))  # write a .npz or .safetensors
     r.save(npz, r.quantize(x, "s8"))
-reorder it to 'plain'
-    r.save(npy, r.reorder(x, "Ab8a"))
+r.save(npy, r.reorder(x, "Ab8a"))  # reorder it to 'plain'
     r.save(npy, r.reorder(x, "plain"))
-reorder.checkpoints.save_raw
-    r.save(raw, x)
+r.save(raw, x)  # reorder.checkpoints.save_raw
     r.checkpoints.save_raw(raw, r.reorder(x, "ab"))
-load(path, reorder.Quantized)
-    r.load(quantized)
+r.load(quantized)  # load(path, reorder.Quantized)
     r.load(quantized, r.Quantized)
-commands take one as FILE:NAME
-    r.load(several)
+r.load(several)  # commands take one as FILE:NAME
     r.load_all(several)
 """)
 

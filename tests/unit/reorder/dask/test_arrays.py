@@ -193,17 +193,13 @@ def moved(x: Any, dst: object, **options: object) -> object:
 
 
 ROWS = hints.rows("""
-    see dask.array.from_array
-        moved(np.ones((4, 6)), "ba")
+    moved(np.ones((4, 6)), "ba")  # see dask.array.from_array
         moved(da.from_array(np.ones((4, 6))), "ba")
-    call x.compute_chunk_sizes() first
-        moved(unknown(), "a")
+    moved(unknown(), "a")  # call x.compute_chunk_sizes() first
         moved(unknown().compute_chunk_sizes(), "a")
-    leave it out
-        moved(CUT, WEIGHTS.with_extra(md.Extra(s8s8_mask=1)), dtype="s8")
+    moved(CUT, WEIGHTS.with_extra(md.Extra(s8s8_mask=1)), dtype="s8")  # leave it out
         moved(CUT, WEIGHTS, dtype="s8")
-    use a layout with an even number, or dtype='u8'
-        moved(CODES, "ab", dtype="u4")
+    moved(CODES, "ab", dtype="u4")  # use a layout with an even number, or dtype='u8'
         moved(CODES, "ba", dtype="u4")
         moved(CODES, "ab", dtype="u8")
 """)

@@ -31,77 +31,54 @@ _OTHERS = (
     "; did you mean {}",
 )
 _ROWS = hints.rows("""
-leave the arrow out
-    rule("w: -> ba")
+rule("w: -> ba")  # leave the arrow out
     rule("w: ba")
-see rename=
-    rule("w: rename=flat")
+rule("w: rename=flat")  # see rename=
     rule("w: rename=v")
-give its logical sizes as dims=
-    rule("flat: nchw -> nhwc")
+rule("flat: nchw -> nhwc")  # give its logical sizes as dims=
     rule("flat: nchw -> nhwc, dims=1x4x3x2")
-give its dims=
-    rule("w: holds=u4")
+rule("w: holds=u4")  # give its dims=
     rule("w: dims=32x128")
-give scale=, or scales= to choose them from the data, or scale=1 to round
-    rule("w: s8")
+rule("w: s8")  # give scale=, or scales= to choose them from the data, or scale=1 to round
     rule("w: s8, scale=0.01")
     rule("w: s8, scales=a")
     rule("w: s8, scale=1")
-such as 'u4, scales=ab, groups=1x32'
-    rule("w: q4_0")
+rule("w: q4_0")  # such as 'u4, scales=ab, groups=1x32'
     rule("w: u4, scales=ab, groups=1x32")
-leave out scales= of fp8_tensor
-    rule("w: fp8_tensor(scales=bf16)")
+rule("w: fp8_tensor(scales=bf16)")  # leave out scales= of fp8_tensor
     rule("w: fp8_tensor")
-leave out other keys
-    rule("w: fp8_tensor, f8_e5m2")
+rule("w: fp8_tensor, f8_e5m2")  # leave out other keys
     rule("w: fp8_tensor")
-give a larger scale
-    made("w: s8, scale=1e-9")
+made("w: s8, scale=1e-9")  # give a larger scale
     rule("w: s8, scale=0.01")
-bf16 and f32 hold it; or leave the tensor out
-    made("tiny: f16")
+made("tiny: f16")  # bf16 and f32 hold it; or leave the tensor out
     rule("tiny: bf16")
-bf16 and f32 hold it; or give scale=
-    made("huge: f16")
+made("huge: f16")  # bf16 and f32 hold it; or give scale=
     rule("huge: bf16")
     rule("huge: f16, scale=1e28")
-give another name
-    rule("w: rename=__metadata__")
+rule("w: rename=__metadata__")  # give another name
     rule("w: rename=v")
-leave out 'ba ->'
-    rule("w: ba -> ab", blocked)
+rule("w: ba -> ab", blocked)  # leave out 'ba ->'
     rule("w: ab", blocked)
-name a single file, such as OUT.safetensors
-    to("gptq", None, "*: gptq -> q4_0")
+to("gptq", None, "*: gptq -> q4_0")  # name a single file, such as OUT.safetensors
     to("gptq", None, "*: gptq -> q4_0", out="x.safetensors")
-leave it as it is
-    to("plain", None, "*embed_tokens.weight: fp8_block(scale_inv=true)")
+to("plain", None, "*embed_tokens.weight: fp8_block(scale_inv=true)")  # leave it as it is
     to("plain", None, "*up.weight: fp8_block(scale_inv=true)")
-holds codes of a quantised model
-    to("odd", None, "fc.weight: f32")
+to("odd", None, "fc.weight: f32")  # holds codes of a quantised model
     to("odd", None, "norm.weight: f32")
-no rule can move them together
-    to("mystery", None, "fc.weight: f32")
+to("mystery", None, "fc.weight: f32")  # no rule can move them together
     to("mystery", None, "norm.weight: f32")
-they are gptq already; copy it
-    to("v1", "gptq")
+to("v1", "gptq")  # they are gptq already; copy it
     to("v1", None)
-all its floats are bf16 already; copy it
-    to("floats", "bf16")
+to("floats", "bf16")  # all its floats are bf16 already; copy it
     to("floats", None)
-with a rule that does not match them
-    to("ignored", None, "*: fp8_block -> plain, bf16")
+to("ignored", None, "*: fp8_block -> plain, bf16")  # with a rule that does not match them
     to("ignored", None, "norm.weight: f32")
-give the name, in a rule such as --map 'fc: gptq -> plain(axes=oi), bf16'
-    to("unnamed", "bf16")
+to("unnamed", "bf16")  # give the name, in a rule such as --map 'fc: gptq -> plain(axes=oi), bf16'
     to("unnamed", None, "fc: gptq -> plain(axes=oi), bf16")
-its numbers would be different; leave zeros= out
-    record("zeros", "pack_quantized", zeros=False)
+record("zeros", "pack_quantized", zeros=False)  # its numbers would be different; leave zeros= out
     record("zeros", "pack_quantized")
-give swizzled=
-    record("square", "ocp_mxfp4")
+record("square", "ocp_mxfp4")  # give swizzled=
     record("square", "ocp_mxfp4", swizzled=False)
 """)
 
