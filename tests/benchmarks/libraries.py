@@ -21,7 +21,6 @@ from reorder import Attr
 from reorder.bench.cases import Case
 from reorder.bench.peers import Buffers, MakePeer, Peer, known_peers
 from reorder.logs.reorders import is_generated
-from tests.differential.cases import canonical_tags
 from tests.differential.libdnnl import (
     DATA_TYPES,
     Desc,
@@ -31,6 +30,7 @@ from tests.differential.libdnnl import (
     Primitive,
     find_libraries,
 )
+from tests.tables import ONEDNN_CANONICAL
 
 # What HPTT's C++ functions are called in a library: they make a plan, and execute it.
 _CREATE = "_ZN4hptt11create_planEPKii{0}PK{0}S1_S1_{0}P{0}S1_NS_15SelectionMethodEiS1_b"
@@ -95,7 +95,7 @@ def _theirs(library: Library, desc: MemoryDesc) -> Desc | None:
     if len(desc.blocks) == desc.ndims:
         made = library.by_strides(desc.dims, dtype, desc.strides)
     else:
-        tags = canonical_tags()
+        tags = ONEDNN_CANONICAL
         tag = next((tags.index(name.text) for name in desc.names() if name.text in tags), None)
         if tag is None:
             return None

@@ -214,7 +214,7 @@ class Desc:
         create = self.library.c.dnnl_memory_desc_reshape
         return self.library.make(create, self.handle, len(dims), _pack(dims))
 
-    def permute(self, perm: Sequence[int]) -> "Desc | Status":
+    def permute_axes(self, perm: Sequence[int]) -> "Desc | Status":
         """Move old axis k to place perm[k]."""
         self._check_count(perm)
         create = self.library.c.dnnl_memory_desc_permute_axes

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from reorder import execute, plan_reorder
 from tests.reorders import few_boxes
-from tests.strategies import descs_of, dims
+from tests.strategies import dims
 
 from . import known
-from .cases import SEED
+from .cases import SEED, examples, make_rng, onednns
 from .compare import differing_fields, is_padding, offsets_of, where_bytes_differ
 from .libdnnl import Fields, Library
 from .tally import Tally
@@ -32,26 +31,11 @@ _SLACK = 4096
 _LOOKED_UP = 0.2
 
 
-def _is_onednns(desc: MemoryDesc) -> bool:
-    """Whether oneDNN's fields describe a layout, and its functions may make it.
-
-    They pad to whole blocks at most, and none of its strides is negative.
-    """
-    try:
-        strides, _ = desc.strides, desc.inner_blks
-    except MemdescError:
-        return False
-    steps = [desc.layout.outer(dim).step for dim in range(desc.ndims)]
-    padded = zip(desc.dims, desc.padded_dims, steps, strict=True)
-    return min(strides) >= 0 and all(whole < size + step for size, whole, step in padded)
-
-
 @st.composite
 def _pairs(draw: st.DrawFn) -> Pair:
     sizes = draw(dims(1, 12, 256))
     dtype = draw(st.sampled_from(("f32", *_DTYPES)))
-    src, dst = (descs_of(sizes, dtype, source=is_src) for is_src in (True, False))
-    return draw(src.filter(_is_onednns)), draw(dst.filter(_is_onednns))
+    return draw(onednns(sizes, dtype)), draw(onednns(sizes, dtype, source=False))
 
 
 @cache
@@ -138,15 +122,8 @@ def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(
     dnnl_3_2: Library, count: int
 ) -> None:
     tally = Tally("reorders", dnnl_3_2.version)
-
-    # the same ones each time: some of those that are new might end the process
-    @seed(SEED)
-    @settings(max_examples=count, database=None, suppress_health_check=[*HealthCheck])
-    @given(_pairs(), st.integers(0, 2**31))
-    def check(pair: Pair, number: int) -> None:
-        compare(dnnl_3_2, tally, random.Random(number), pair)
-
-    check()
+    for case, pair in enumerate(examples(count, _pairs())):
+        compare(dnnl_3_2, tally, make_rng("reorders", case), pair)
     tally.check(most_left_out=0.2)
     wanted = [*_DTYPES, "indirect loops", "views", *(f"{ndims} dims" for ndims in range(1, 7))]
     assert all(tally.kinds[kind] > count / 200 for kind in wanted), tally.kinds
