@@ -7,17 +7,18 @@ the classes that a first reorder needs, this took a sixth of the time to import 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or sys.version_info >= (3, 14):  # where bodies of classes hold no annotations
-    from typing import NamedTuple as NamedTuple
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - it is exported
 else:
     from collections import namedtuple
+    from collections.abc import Iterable
     from functools import cache
     from types import CodeType, FunctionType
 
     # the descriptor of an item, written in C
-    _Item = type(namedtuple("_One", "item").item)
+    _Item: Any = type(namedtuple("_One", "item").item)  # noqa: PYI024 - as typing would make it
 
     class _Tuple(tuple):
         """The methods of all named tuples."""
@@ -25,14 +26,14 @@ else:
         __slots__ = ()
 
         @classmethod
-        def _make(cls, iterable):
+        def _make(cls, iterable: Iterable[Any]) -> Any:
             """Return a value with the fields that an iterable yields."""
             made = tuple.__new__(cls, iterable)
             if len(made) != len(cls._fields):
                 raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
             return made
 
-        def _replace(self, /, **changes):
+        def _replace(self, /, **changes: Any) -> Any:
             """Return a copy in which these fields have other values."""
             made = self._make(map(changes.pop, self._fields, self))
             if changes:
@@ -41,21 +42,21 @@ else:
 
         __replace__ = _replace
 
-        def _asdict(self):
+        def _asdict(self) -> dict[str, Any]:
             """Return a dict of the fields."""
             return dict(zip(self._fields, self, strict=True))
 
-        def __repr__(self):
+        def __repr__(self) -> str:
             shown = (f"{name}={value!r}" for name, value in self._asdict().items())
             return f"{type(self).__name__}({', '.join(shown)})"
 
-        def __getnewargs__(self):
+        def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
     class _Maker(type):
         """Makes an ordinary class of each class that inherits from NamedTuple."""
 
-        def __new__(kind, title, bases, body):
+        def __new__(kind, title: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
             if not bases:
                 return super().__new__(kind, title, bases, body)
             if bases != (NamedTuple,):
@@ -72,7 +73,9 @@ else:
             )
             new.__qualname__ = f"{body['__qualname__']}.__new__"
             new.__annotations__ = body.get("__annotations__", {})
-            items = {name: _Item(at, f"Alias for field number {at}") for at, name in enumerate(fields)}
+            items = {
+                name: _Item(at, f"Alias for field number {at}") for at, name in enumerate(fields)
+            }
             made = {
                 "__doc__": f"{title}({', '.join(fields)})",
                 "__slots__": (),
@@ -88,7 +91,7 @@ else:
         """A base class: the annotations of a class that inherits from it are its fields."""
 
     @cache
-    def _code(count):
+    def _code(count: int) -> CodeType:
         """Return the code of a constructor of as many fields."""
         names = ", ".join(f"_{number}" for number in range(count))
         return eval(f"lambda _cls, {names}: _new(_cls, ({names},))").__code__  # noqa: S307 - of numbers

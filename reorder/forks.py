@@ -4,13 +4,18 @@ A fork waits, so that the child does not inherit a lock that none of its threads
 module is imported before LLVM, so that a fork that waits for LLVM to be imported also takes the
 locks of modules imported meanwhile. A signal handler is deferred while an exception from it would
 leave a compiler half imported, or its tables half filled: every later call would then fail.
+
+Hooks before a fork run last to first. Those here must run before that of logging: a fork that held
+its lock, and waited for a thread that imports what logs, would wait for ever. Logging takes longer
+to load than all kernels of a first reorder, so it is loaded, and the hooks are registered once more
+after it, before anything is imported that may log.
 """
 
 from __future__ import annotations
 
-import logging  # noqa: F401 - its hook must be registered first; hooks before a fork run last to first
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -108,17 +113,16 @@ uninterrupted = _Uninterrupted()
 class _Importing:
     """Held while code is imported or compiled: a forked child cannot finish that."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.acquire = self._lock.acquire
-        self.release = self._lock.release
+    _lock = threading.RLock()
+    acquire = _lock.acquire
+    release = _lock.release
 
     def __enter__(self) -> None:
         uninterrupted.__enter__()
-        self._lock.acquire()
+        self.acquire()
 
     def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
-        self._lock.release()
+        self.release()
         uninterrupted.__exit__()
         if isinstance(error, FileNotFoundError):
             from reorder.disk import check_working_folder
@@ -126,7 +130,23 @@ class _Importing:
             check_working_folder(error)  # packages that compilers import need one
 
 
-importing = _Importing()
+class _ImportingOthers(_Importing):
+    """The same lock, held while packages of others are imported, which may log."""
+
+    def __enter__(self) -> None:
+        if not _State.follows_logging:
+            import logging
+
+            _register()
+            _State.follows_logging = True
+            # waits for a fork that already holds the lock of logging, which all loggers need
+            logging.getLogger("reorder")
+        super().__enter__()
+
+
+# for modules of this package, and for kernels that are loaded from files
+importing_own = _Importing()
+importing = _ImportingOthers()
 
 
 class _State:
@@ -134,6 +154,11 @@ class _State:
 
     hooks: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
     waiting: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
+    # whether a hook here is registered after that of logging
+    follows_logging = "logging" in sys.modules
+    # the thread that forks, and how often `_before` was called for this fork
+    forking: int | None = None
+    calls = 0
 
 
 def at_fork(
@@ -145,23 +170,44 @@ def at_fork(
 
 def _before() -> None:
     importing.acquire()
-    _State.waiting = _State.hooks
-    for before, _, _ in _State.waiting:
-        before()
+    _State.calls += 1
+    if _State.calls == 1:
+        _State.forking = threading.get_ident()
+        _State.waiting = _State.hooks
+        for before, _, _ in _State.waiting:
+            before()
+
+
+def _is_last() -> bool:
+    """Whether this is the last hook after a fork for which `_before` was called."""
+    if _State.forking != threading.get_ident():
+        return False  # registered during the fork
+    _State.calls -= 1
+    if _State.calls:
+        importing.release()
+        return False
+    _State.forking = None
+    return True
 
 
 def _in_parent() -> None:
-    for _, in_parent, _ in _State.waiting:
-        in_parent()
-    importing.release()
+    if _is_last():
+        for _, in_parent, _ in _State.waiting:
+            in_parent()
+        importing.release()
 
 
 def _in_child() -> None:
-    uninterrupted.forget()
-    for _, _, in_child in _State.waiting:
-        in_child()
-    importing.release()
+    if _is_last():
+        uninterrupted.forget()
+        for _, _, in_child in _State.waiting:
+            in_child()
+        importing.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+def _register() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+_register()

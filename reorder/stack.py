@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from reorder.forks import at_fork, importing
+from reorder.forks import at_fork, importing_own
 
 _Result = TypeVar("_Result")
 
@@ -58,10 +58,10 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
 
 
 def load_late(load: Callable[[], _Result]) -> _Result:
-    """Call a function that imports modules at their first use, with enough stack, as forks wait."""
+    """Call a function that imports modules of ours at their first use, with enough stack."""
 
     def run() -> _Result:
-        with importing:
+        with importing_own:
             return load()
 
     return on_enough_stack(run)

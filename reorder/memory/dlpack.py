@@ -45,7 +45,7 @@ _MAX_REASON = 400
 # User programs have addresses in the lower half of the address space.
 _MAX_ADDRESS = 2**63
 # numpy 2.0 only reads capsules without a version
-_READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+_READS_VERSIONS = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)
 
 
 class _DLTensor(ctypes.Structure):

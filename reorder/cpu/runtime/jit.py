@@ -4,7 +4,6 @@ LLVM is imported only to compile. What comes from a file is what was compiled, s
 the same code; a process that compiles a kernel loads it in the same way as later ones.
 """
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +17,9 @@ from memdesc import __version__
 from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import linked, load
 from reorder.cpu.target import processor, version_of
-from reorder.forks import importing
+from reorder.forks import importing, importing_own
 from reorder.stack import on_enough_stack
 
-_LOG = logging.getLogger("reorder")
 # The packages that write kernels, and those whose values and constants they use.
 _ROOT = __file__.replace(os.sep, "/").rsplit("/", 4)[0]
 _SOURCES = (
@@ -69,10 +67,12 @@ def kernel_at(kernel: Kernel) -> int:
     """Return the address of a kernel, compiled or loaded once."""
     if kernel.name not in _addresses:
         processor()  # it may ask LLVM, on a thread that cannot have the lock
+        with importing_own:
+            on_enough_stack(lambda: _make(kernel))
+    if kernel.name not in _addresses:
         # compiling imports modules, also in the compilers
         with importing:
-            if kernel.name not in _addresses:
-                on_enough_stack(lambda: _make(kernel))
+            on_enough_stack(lambda: _make(kernel, compiles=True))
     return _addresses[kernel.name]
 
 
@@ -107,14 +107,18 @@ def c_function(function: Callable[[int, int, int], int], name: str) -> Any:
     return CFUNCTYPE(c_int64, *[c_int64] * 3)(compiled_at(function, name))
 
 
-def _make(kernel: Kernel) -> None:
-    """Load a kernel, or compile it first."""
+def _make(kernel: Kernel, *, compiles: bool = False) -> None:
+    """Load a kernel; or compile it, if it has no file."""
     name = kernel.name
+    if name in _addresses:
+        return
     start = perf_counter()
     _running.append(start)
     try:
         key = _key(kernel)
         kept = kernel_files.read(name, key)
+        if kept is None and not compiles:
+            return
         content = _compile(kernel) if kept is None else kept
         _addresses[name] = load(content)
         if kept is None:
@@ -124,7 +128,10 @@ def _make(kernel: Kernel) -> None:
     seconds = perf_counter() - start
     if kept is None:
         why = f"{folder} had no code for it" if folder else "no folder for it is writable"
-        _LOG.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
+        import logging  # slow to load, like all that compiles
+
+        log = logging.getLogger("reorder")
+        log.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
         _tell(seconds, folder)
     _made.append({"kernel": name, "seconds": seconds, "is_loaded": kept is not None})
 

@@ -109,3 +109,33 @@ print(os.waitpid(child, 0)[1])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_waits_for_a_name_that_another_thread_loads() -> None:
     assert run_python("-W", "ignore", "-c", _FORK).stdout == "0\n"
+
+
+# A fork takes the lock of logging, and then waits for a thread that imports what logs.
+_LOGGED = """
+import os, sys, threading, time, reorder
+assert "logging" not in sys.modules
+
+def load():
+    with reorder.forks.importing:
+        begun.set()
+        time.sleep(0.5)
+        logging.getLogger("another")
+
+import logging
+begun = threading.Event()
+thread = threading.Thread(target=load)
+thread.start()
+begun.wait()
+threading.Thread(target=lambda: (time.sleep(10), os._exit(3)), daemon=True).start()
+if not (child := os.fork()):
+    os._exit(0)
+thread.join()
+print(os.waitpid(child, 0)[1])
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_waits_for_a_thread_that_imports_what_logs() -> None:
+    assert run_python("-W", "ignore", "-c", _LOGGED).stdout == "0\n"

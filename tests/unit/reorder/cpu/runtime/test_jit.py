@@ -164,7 +164,8 @@ def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch
         load(b"0\0code")
 
 
-def test_a_running_compilation_is_timed() -> None:
+def test_a_running_compilation_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     running: list[float] = []
 
     def text() -> tuple[str, str]:
