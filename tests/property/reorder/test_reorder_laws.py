@@ -65,7 +65,24 @@ def _swizzled(draw: st.DrawFn) -> Pair:
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("pairs", [_PAIRS, _swizzled()], ids=["any", "swizzled"])
+@st.composite
+def _reversed(draw: st.DrawFn) -> Pair:
+    """Draw a pair in which some blocks lie in the opposite order."""
+    found = []
+    for desc in draw(_PAIRS):
+        blocks, offset0 = list(desc.layout.blocks), desc.offset0
+        for k in draw(st.sets(st.integers(0, len(blocks) - 1), max_size=2 * bool(desc.nelems))):
+            offset0 += (blocks[k].extent - 1) * blocks[k].stride
+            blocks[k] = blocks[k]._replace(stride=-blocks[k].stride)
+        layout = replace(desc.layout, blocks=tuple(blocks), offset0=offset0)
+        found.append(memory_desc(desc.dims, desc.dtype, layout))
+    return found[0], found[1]
+
+
+_ALL = {"any": _PAIRS, "swizzled": _swizzled(), "reversed": _reversed()}
+
+
+@pytest.mark.parametrize("pairs", _ALL.values(), ids=_ALL)
 @given(st.data(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
 def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_nothing_else(
     pairs: st.SearchStrategy[Pair], data: st.DataObject, seed: int, at_end: bool, threads: int

@@ -5,6 +5,7 @@ import gc
 import pickle
 import tracemalloc
 import weakref
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc
+from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
+from reorder.plan import Box, Node, ReorderPlan, plan_runtime
 from reorder.threads import current_limit
 
 
@@ -53,6 +55,20 @@ def test_plans_and_prepared_reorders_are_cached_but_for_large_attributes() -> No
         del first, second, attrs, runs
         gc.collect()
         assert (held() is None) != is_cached
+
+
+def test_boxes_follow_from_the_descriptors_and_cannot_be_given() -> None:
+    src, dst = memory_desc((4, 6), "u8", "ab"), memory_desc((4, 6), "u8", "ba")
+    plan = reorder.plan_reorder(src, dst)
+    boxes = (Box((0, 10**6), (Node(24, 24, (1, 1)),)),)
+    for name in ("boxes", "bound_attr", "prepared"):
+        given: dict[str, Any] = {name: boxes}
+        with pytest.raises(TypeError, match=name):
+            ReorderPlan(src, dst, **given)
+        with pytest.raises((TypeError, ValueError), match=name):
+            replace(plan, **given)
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(plan, name, boxes)
 
 
 def test_a_block_may_be_nested_in_itself_and_shared_by_threads() -> None:
@@ -108,3 +124,39 @@ def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
         again(x, found)
         assert np.array_equal(found, wanted)
         assert (again.plan, again.threads) == (run.plan, run.threads)
+
+
+# Plans whose sizes are known when they run.
+
+SRC = runtime_desc((RUNTIME, 20, RUNTIME), "f32", "abc")
+DST = runtime_desc((RUNTIME, 20, RUNTIME), "s8", "aBc8b")
+
+
+def test_one_plan_serves_all_sizes() -> None:
+    plan = plan_runtime(SRC, DST, reorder.Attr(dst_scale=0.5))
+    for sizes in ((1, 20, 3), (4, 20, 1), (0, 20, 2)):
+        x = np.random.default_rng(0).integers(-60, 60, sizes).astype(np.float32)
+        src, dst = reorder.reorder(x, "abc"), reorder.Memory(DST.resolve(sizes))
+        plan(src, dst, threads=1)
+        assert np.array_equal(dst.numpy(), 2 * x)
+        assert plan.resolve(sizes) is reorder.plan_reorder(src.desc, dst.desc, plan.attr)
+
+
+def test_what_a_plan_of_any_sizes_is_not_for_is_refused_before_anything_is_written() -> None:
+    plan: Any = plan_runtime(SRC, DST)
+    turned = reorder.Memory(memory_desc((2, 20, 3), "f32", "acb"))
+    wider = reorder.Memory(memory_desc((2, 21, 3), "s8", "aBc8b"))
+    longer = reorder.Memory(DST.resolve((2, 20, 4)))
+    for rows in (0, 2):
+        src, dst = (reorder.Memory(side.resolve((rows, 20, 3))) for side in (SRC, DST))
+        dst.data[:20] = 1
+        for x, out, threads, message in (
+            *((src, dst, n, "threads must be an integer of 1 or more") for n in (0, -5, 1.5, "x")),
+            (turned, dst, 1, r"x is memory_desc.*, but the plan is for runtime_desc"),
+            (src, wider, 1, "says 20"),
+            (src, dst.data, 1, "out must be a Memory, whose descriptor says the sizes, not nd"),
+            (src, longer, 1, "src has dims"),
+        ):
+            with pytest.raises(MemdescError, match=message):
+                plan(x, out, threads=threads)
+            assert (dst.data[:20] == 1).all()

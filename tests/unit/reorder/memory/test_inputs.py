@@ -85,25 +85,20 @@ def test_axes_in_memory_order_have_any_gaps_signs_and_repetitions(x: Any, src: s
 
 def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
     pixels = reorder(X, IMAGE)
-    assert (reorder(pixels, "nchw", src=IMAGE).numpy() == X).all()
     larger = np.full((9, 7, 4), np.nan, np.float32)
     larger[:6, :4] = np.where(pixels == 0, np.nan, pixels)
-    for given in (larger, larger.view(np.uint32), larger[::-1].copy()[::-1]):
+    for given in (pixels, larger, larger.view(np.uint32), larger[::-1].copy()[::-1]):
         back = reorder(given, "nChw8c", src=IMAGE)
         assert (back.numpy() == X).all()
         back.check_padding()
-    other = image_desc(X.shape, "f32", "in_out_height")
-    assert reorder(pixels, other, src=IMAGE).tobytes() == reorder(X, other).tobytes()
-
-
-def test_pixels_are_converted_as_elements_are() -> None:
-    half = image_desc(X.shape, "f16", "in_out_channel")
-    pixels = reorder(X, half)
-    assert pixels.dtype == np.float16
-    assert (
-        pixels.tobytes()
-        == reorder(X, IMAGE).astype(np.float16).tobytes()
-        == reorder(X, IMAGE, dtype="f16").tobytes()
+    other, half = (
+        image_desc(X.shape, "f32", "in_out_height"),
+        image_desc(X.shape, "f16", IMAGE.name),
     )
-    assert (reorder(pixels, "nhwc", src=half, dtype="f32").numpy() == X).all()
-    assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == reorder(X, IMAGE) / 2).all()
+    assert reorder(pixels, other, src=IMAGE).tobytes() == reorder(X, other).tobytes()
+    # they are converted as elements are
+    half, halves = image_desc(X.shape, "f16", IMAGE.name), pixels.astype(np.float16)
+    for converted in (reorder(X, half), reorder(X, IMAGE, dtype="f16")):
+        assert (converted.dtype, converted.tobytes()) == (np.float16, halves.tobytes())
+    assert (reorder(halves, "nhwc", src=half, dtype="f32").numpy() == X).all()
+    assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == pixels / 2).all()

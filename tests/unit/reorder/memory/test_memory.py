@@ -1,15 +1,21 @@
-"""What a Memory promises beside its laws: the buffers it takes, new memory, views."""
+"""What a Memory promises beside its laws: the buffers it takes, one buffer for both, new memory."""
 
 import array
 import mmap
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import Extra, MemoryDesc, PaddingError, memory_desc
+from memdesc import Extra, PaddingError, data_type, memory_desc
+from memdesc.desc import desc_of
+from memdesc.errors import OverlapError
+from reorder.memory.buffers import are_disjoint
 
 PADDED = memory_desc((2, 17, 3, 2), "f32", "nChw8c")
 # large enough that new memory for a result is not zeroed without need
@@ -41,26 +47,21 @@ def test_new_memory_is_zeroed_and_starts_with_a_cache_line_or_a_huge_page() -> N
     assert large.data.ctypes.data % (2 << 20) == 0
 
 
-@pytest.mark.parametrize(
-    "dst",
-    [
-        memory_desc(LARGE, "f32", "nhwc"),
+def test_new_results_do_not_depend_on_what_their_memory_held() -> None:
+    x = np.random.default_rng(1).integers(1, 8, LARGE).astype(np.float32)
+    for dst in (
+        *(memory_desc(LARGE, dtype, "nhwc") for dtype in ("f32", "s4")),
         memory_desc(LARGE, "f32", "aBcd8b"),
-        memory_desc(LARGE, "s4", "nhwc"),
         memory_desc(LARGE, "f32", strides=(200_000, 39_700, 199, 1)),
         memory_desc(LARGE, "f32", strides=(198_005, 39_601, 199, 1), offset0=7),
         memory_desc(LARGE, "s8", "nhwc").with_extra(Extra(s8s8_mask=1)),
-    ],
-    ids=["dense", "padded", "half a byte", "gaps", "offset", "compensation"],
-)
-def test_new_results_do_not_depend_on_what_their_memory_held(dst: MemoryDesc) -> None:
-    x = np.random.default_rng(1).integers(1, 8, dst.dims).astype(np.float32)
-    wanted = reorder.reorder(x, out=reorder.Memory(dst)).data
-    for _ in range(3):
-        # the C library hands out blocks again that were freed
-        held = [np.full(dst.nbytes + 64, 0xA5, np.uint8) for _ in range(3)]
-        del held
-        assert reorder.reorder(x, dst).data.tobytes() == wanted.tobytes()
+    ):
+        wanted = reorder.reorder(x, out=reorder.Memory(dst)).data
+        for _ in range(3):
+            # the C library hands out blocks again that were freed
+            held = [np.full(dst.nbytes + 64, 0xA5, np.uint8) for _ in range(3)]
+            del held
+            assert reorder.reorder(x, dst).data.tobytes() == wanted.tobytes(), dst
 
 
 def test_padding_that_two_strides_of_zero_repeat_is_checked_once() -> None:
@@ -95,24 +96,55 @@ def test_buffers_of_every_kind_are_used_without_a_copy(tmp_path: Path) -> None:
     assert out.tolist() == [0, 1, 2, *[7] * 7, 3, 4, 5]
 
 
+def test_two_tensors_in_one_buffer_are_refused_unless_they_are_proven_apart() -> None:
+    def refused(plan: reorder.plan.ReorderPlan, x: Any) -> None:
+        before = x.tobytes()
+        for run in (reorder.prepare(plan), partial(reorder.execute, plan)):
+            with pytest.raises(OverlapError, match="x and out share memory"):
+                run(x, x)
+        assert x.tobytes() == before
+
+    rows = memory_desc((2, 3), "f32")
+    refused(reorder.plan_reorder(rows, "ba"), np.arange(6, dtype=np.float32))
+    # equal layouts that start at the same byte are a no-op
+    whole = reorder.reorder(np.ones((2, 17, 3), np.uint32), "aBc8b")
+    reorder.execute(reorder.plan_reorder(whole.desc, whole.desc), whole.data, whole.data)
+    whole.check_padding()
+    assert (whole.numpy() == 1).all()
+    # views of one parent that alternate
+    parent = memory_desc((2, 16, 3), "f32", "aBc8b")
+    plan = reorder.plan_reorder(*(parent.submemory((2, 8, 3), (0, at, 0)) for at in (0, 8)))
+    buffer = np.arange(96, dtype=np.float32)
+    with mock.patch("memdesc.diophantine._BUDGET", -1):
+        refused(plan, buffer)
+    reorder.execute(plan, buffer, buffer)
+    blocks = buffer.reshape(2, 2, 24)
+    assert np.array_equal(blocks[:, 0], blocks[:, 1])
+    every_other = memory_desc((4,), "u8", strides=(2,))
+    found = [are_disjoint(every_other, every_other, distance) for distance in (-2, -1, 1, 2, 3)]
+    assert found == [False, True, True, False, True]
+
+
+def test_the_high_half_of_a_byte_may_be_first() -> None:
+    layout = memory_desc((3, 6), "u4", "aB2b").layout
+    *outer, pair = layout.blocks
+    turned = (*outer, pair._replace(stride=-1))
+    desc = desc_of(data_type("u4"), replace(layout, blocks=turned, offset0=1))
+    assert desc.layout.offsets()[0].tolist() == [1, 0, 3, 2, 5, 4]
+    words = np.arange(1, 10, dtype=np.uint8) * 17 ^ 5
+    found = reorder.reorder(reorder.Memory(desc, words), "ab").numpy().astype(np.uint8)
+    assert np.array_equal(found, np.stack([words >> 4, words & 15], -1).reshape(3, 6))
+
+
 def test_memory_without_elements_has_no_bytes_and_an_empty_array() -> None:
     memory = reorder.Memory(memory_desc((2, 0, 3), "f32", "aBc8b"))
-    assert memory.nbytes == 0
-    assert memory.numpy().shape == (2, 0, 3)
+    assert (memory.nbytes, memory.numpy().shape) == (0, (2, 0, 3))
     memory.check_padding()
     memory.apply(np.exp)
     empty = reorder.Memory(memory_desc((0, 3), "f32"))
     assert len(empty) == 0
     assert empty  # whether there is one, not whether it has elements
     assert empty[:, 1].shape == (0,)
-
-
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u4"])
-def test_numpy_makes_an_array_like_a_memory(dtype: str) -> None:
-    memory = reorder.Memory(memory_desc((2, 17), dtype, "aB8b"))
-    assert (memory.dims, memory.ndims) == (memory.shape, memory.ndim) == ((2, 17), 2)
-    made = np.zeros(memory.shape, memory.dtype)
-    assert (made.shape, made.dtype) == ((2, 17), memory.numpy().dtype)
 
 
 def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
@@ -134,16 +166,11 @@ def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
     assert np.array(memory).flags.writeable
 
 
-def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step() -> None:
-    memory = reorder.Memory(memory_desc((1, 3), "f32", strides=(2**62, 1)))
-    assert memory.numpy().shape == memory.blocks().shape == (1, 3)
-    empty = reorder.Memory(memory_desc((0, 3), "f32", strides=(1, 2**62)))
-    assert empty.numpy().shape == (0, 3)
-    assert empty.blocks().size == 0
-
-
-def test_unit_dims_of_blocks_are_where_the_own_layout_has_them() -> None:
-    tags = {"abcd": (1, 2, 5, 4), "bacd": (2, 1, 5, 4), "bcda": (2, 5, 4, 1)}
-    for tag, shape in tags.items():
-        memory = reorder.Memory(memory_desc((1, 2, 5, 4), "f32", tag))
-        assert memory.blocks().shape == shape
+def test_unit_and_empty_dims_of_arrays_are_where_the_own_layout_has_them() -> None:
+    for tag, shape in {"abcd": (1, 2, 5, 4), "bacd": (2, 1, 5, 4), "bcda": (2, 5, 4, 1)}.items():
+        assert reorder.Memory(memory_desc((1, 2, 5, 4), "f32", tag)).blocks().shape == shape
+    # strides that numpy cannot hold, of dims without a second step
+    for dims, strides in (((1, 3), (2**62, 1)), ((0, 3), (1, 2**62))):
+        memory = reorder.Memory(memory_desc(dims, "f32", strides=strides))
+        assert memory.numpy().shape == dims
+        assert memory.blocks().size == 3 * dims[0]

@@ -2,7 +2,6 @@
 
 import gc
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -42,19 +41,8 @@ def test_dtypes_of_torch_are_taken_where_a_type_is_named() -> None:
     assert data_type(torch.float16) is data_type("torch.float16") is DATA_TYPES["f16"]
     assert data_type(torch.bool) is DATA_TYPES["boolean"]
     assert reorder.reorder(torch.ones(3), "a", dtype=torch.bfloat16).desc.dtype.name == "bf16"
-
-
-def test_a_tensor_in_channels_last_needs_no_copy_to_be_read() -> None:
-    t = (
-        torch.arange(2 * 3 * 4 * 5, dtype=torch.bfloat16)
-        .reshape(2, 3, 4, 5)
-        .contiguous(memory_format=torch.channels_last)
-    )
-    m = reorder.reorder(t, "nhwc")
-    assert np.array_equal(
-        m.elements.view(ml_dtypes.bfloat16).astype(np.float32),
-        t.permute(0, 2, 3, 1).float().numpy().ravel(),
-    )
+    q = reorder.quantize(torch.tensor([[0.5, -1.0], [1.0, 2.0]]).to(torch.bfloat16), "s8", axis=0)
+    assert q.memory.numpy()[0].tolist() == [64, -127]
 
 
 @pytest.mark.parametrize("scale", [1, 2])  # a parameter, and what is computed from it
@@ -122,8 +110,3 @@ def test_what_torch_alone_can_read_is_refused() -> None:
         reorder.reorder(view, "ba")
     with pytest.raises(MemdescError, match="exports no array"):
         reorder.reorder(torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "a")
-
-
-def test_half_precision_tensors_are_quantised() -> None:
-    q = reorder.quantize(torch.tensor([[0.5, -1.0], [1.0, 2.0]]).to(torch.bfloat16), "s8", axis=0)
-    assert q.memory.numpy()[0].tolist() == [64, -127]
