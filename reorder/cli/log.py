@@ -20,13 +20,13 @@ from reorder.logs import (
     LogReport,
     OpenVinoLayers,
     RoundTrip,
-    Times,
     VerboseLog,
     VerbosePrimitive,
     read_layers,
     read_verbose,
     report,
 )
+from reorder.logs.reorders import Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
 

@@ -89,31 +89,13 @@ class VerboseEntry(NamedTuple):
         return self.event == "exec"
 
 
-@immutable
 class PassedOver(NamedTuple):
     """An implementation that oneDNN did not choose for a primitive.
 
-    Parameters
-    ----------
-    line : int
-        Its line in the log, counted from 1.
-    kind : str
-        The primitive: ``convolution``, ``reorder``, ...
-    implementation : str
-        The implementation, such as ``jit_direct_copy:uni``; empty if the line does not name it.
-    reason : str
-        Why it was not chosen: ``unsupported format tag``.
-    where : str
-        File and line of oneDNN that gave the reason.
-    primitive : VerbosePrimitive or None
-        What was created instead: the next primitive of this kind in the log; None if none follows,
-        or if it has other sizes.
-
-    Examples
-    --------
-    >>> line = "onednn_verbose,v1,primitive,create:dispatch,reorder,too small,src/cpu/c.cpp:2"
-    >>> reorder.logs.read_verbose([line]).passed_over[0].reason
-    'too small'
+    `kind` is the primitive: ``convolution``, ``reorder``, ...; `implementation` is empty if the
+    line does not name it; `where` is the file and line of oneDNN that gave the reason. `primitive`
+    is what was created instead: the next one of this kind in the log; None if none follows, or if
+    it has other sizes.
     """
 
     line: int
@@ -124,25 +106,8 @@ class PassedOver(NamedTuple):
     primitive: VerbosePrimitive | None = None
 
 
-@immutable
 class UnreadLine(NamedTuple):
-    """A line of oneDNN whose form is not known.
-
-    Parameters
-    ----------
-    line : int
-        Its number in the log, counted from 1.
-    text : str
-        The line.
-    why : str
-        What is wrong with it.
-
-    Examples
-    --------
-    >>> line = "onednn_verbose,exec,cpu,reorder,jit,undef,,,,2x3,now"
-    >>> reorder.logs.read_verbose([line]).unread[0].why
-    "its time 'now' is not a number"
-    """
+    """A line of oneDNN whose form is not known: its number from 1, and what is wrong with it."""
 
     line: int
     text: str

@@ -43,30 +43,12 @@ _OLD_NEXT = re.compile("_(?=[a-z])")
 _HARMLESS = {"scratchpad", "fpmath", "fpmath_mode", "acc-mode", "deterministic"}
 
 
-@immutable
 class QuantizationParameter(NamedTuple):
-    """A scale or a zero point: its argument, its dims and its type.
+    """A scale or a zero point: its argument, mask, type, groups, and value if the line has it.
 
-    Logs of oneDNN 3 do not contain the values; oneDNN 2 printed the value for mask 0.
-
-    Parameters
-    ----------
-    argument : str
-        ``src``, ``wei``, ``dst``, ``src1``, ...; empty for the output scale of oneDNN 2.
-    mask : int
-        Bit d is set if the values differ along dim d.
-    dtype : str
-        Type of the values; empty if the line does not give it.
-    groups : tuple of int
-        How many adjacent elements along each of the last dims share a value; empty without groups.
-    value : float or None
-        The value, if the line has it.
-
-    Examples
-    --------
-    >>> per_channel = reorder.logs.QuantizationParameter("wei", 1, "f32", (), None)
-    >>> per_channel.argument, per_channel.mask
-    ('wei', 1)
+    The argument is ``src``, ``wei``, ``src1``, ...; it is empty for the output scale of oneDNN 2.
+    Bit d of the mask is set if the values differ along dim d; `groups` says how many adjacent
+    elements along each of the last dims share one. Only oneDNN 2 printed a value, for mask 0.
     """
 
     argument: str
@@ -76,22 +58,8 @@ class QuantizationParameter(NamedTuple):
     value: float | None = None
 
 
-@immutable
 class PostOp(NamedTuple):
-    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed.
-
-    Parameters
-    ----------
-    kind : str
-        Such as ``sum`` or ``eltwise_relu``.
-    parameters : tuple of str
-        As printed.
-
-    Examples
-    --------
-    >>> reorder.logs.PostOp("eltwise_clip", ("0", "6")).parameters
-    ('0', '6')
-    """
+    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed."""
 
     kind: str
     parameters: tuple[str, ...] = ()
@@ -113,7 +81,9 @@ class VerboseAttributes(NamedTuple):
 
     Examples
     --------
-    >>> reorder.logs.VerboseAttributes(post_ops=(reorder.logs.PostOp("sum"),)).post_ops[0].kind
+    >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,"
+    >>> line += "attr-post-ops:sum:0.5,,2x3,0.25"
+    >>> reorder.logs.read_verbose([line]).entries[0].primitive.attributes.post_ops[0].kind
     'sum'
     """
 
@@ -252,22 +222,8 @@ _OF_ALL_DIMS = re.compile("src[0-9]*|dst|data")
 _MATRICES = ("matmul", "gemm", "gemm_api")
 
 
-@immutable
 class Problem(NamedTuple):
-    """What a problem string contains: sizes by letters, or lists of dims; the other is empty.
-
-    Parameters
-    ----------
-    sizes : mapping of str to float
-        The sizes by their letters.
-    dims : tuple of tuple of int
-        The dims of each tensor.
-
-    Examples
-    --------
-    >>> reorder.logs.Problem({}, ((3, 7), (7, 5))).dims[1]
-    (7, 5)
-    """
+    """What a problem string contains: sizes by letters, or lists of dims; the other is empty."""
 
     sizes: Mapping[str, float]
     dims: tuple[Dims, ...]

@@ -6,40 +6,63 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import prod
+from statistics import median
 from typing import NamedTuple
 
 from memdesc import MemoryDesc
 from memdesc.immutable import immutable
 from reorder.logs.log import VerboseEntry
 from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
-from reorder.logs.times import Times, times_of
 from reorder.plan.compare import compare_layouts
 
 UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used
 # its tensors, and for the reorder back.
 _NEAR = 8
+# If the mean is above this many medians, a few executions distort it; if the median is above this
+# many minima, most executions waited for something.
+_SKEWED = 3
 _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
 
-@immutable
+class Times(NamedTuple):
+    """How long equal executions took: the median, least and most of one, and the sum, in ms."""
+
+    executions: int
+    median: float
+    least: float
+    most: float
+    total: float
+
+    @property
+    def cost(self) -> float:
+        """The median times the executions, which a few slow executions do not change."""
+        return self.median * self.executions
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the median is above three times the minimum."""
+        return self.median > _SKEWED * self.least
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether the mean is above three times the median."""
+        return self.total > _SKEWED * self.cost
+
+    def per_run(self, runs: int) -> Times:
+        """Return the times of one of several equal runs."""
+        return self._replace(
+            executions=max(round(self.executions / runs), 1), total=self.total / runs
+        )
+
+
+def times_of(milliseconds: Sequence[float]) -> Times:
+    """Summarise one or more times."""
+    return Times(len(milliseconds), *(f(milliseconds) for f in (median, min, max, sum)))
+
+
 class Neighbour(NamedTuple):
-    """A tensor of another primitive.
-
-    Parameters
-    ----------
-    primitive : VerbosePrimitive
-        The other primitive.
-    tensor : str
-        The name of the tensor there, such as ``wei``.
-
-    Examples
-    --------
-    >>> line = "onednn_verbose,exec,cpu,eltwise,jit,undef,data:f32::blocked:ab::f0,,,2x3,0.25"
-    >>> primitive = reorder.logs.read_verbose([line]).entries[0].primitive
-    >>> print(reorder.logs.Neighbour(primitive, "data"))
-    data of eltwise 2x3 (jit)
-    """
+    """A tensor of another primitive, and its name there, such as ``wei``."""
 
     primitive: VerbosePrimitive
     tensor: str
@@ -65,7 +88,8 @@ class LoggedReorder(NamedTuple):
     primitive : VerbosePrimitive
         What their lines share.
     times : Times
-        How often and how long it was executed.
+        How often it was executed, in milliseconds the `median`, `least` and `most` of one and the
+        `total`; and their `cost`, the median times the executions.
     relation : str
         ``no-op``, ``view`` or ``copy``, as `reorder.compare_layouts` says; ``unknown`` if
         the line does not describe them, or has attributes that are not understood.
@@ -200,7 +224,8 @@ def round_trips(
         if at and run_of[at] != run_of[at - 1]:
             gone.clear()
         primitive = entry.primitive
-        if not is_reorder(primitive) or _computes(primitive):
+        attributes = primitive.attributes
+        if not is_reorder(primitive) or attributes.not_understood or _computes(primitive):
             continue
         src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
         before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
@@ -258,16 +283,10 @@ def _chooses(primitive: VerbosePrimitive) -> bool:
     return any(name.startswith("wei") for name in primitive.tensors)
 
 
-def _adds(primitive: VerbosePrimitive) -> bool:
-    """Whether a reorder adds zero points or, by a post-op, the old content of dst."""
-    attributes = primitive.attributes
-    return bool(attributes.zero_points or attributes.post_ops)
-
-
 def _computes(primitive: VerbosePrimitive) -> bool:
-    """Whether the attributes of a reorder change values, or may."""
+    """Whether the attributes of a reorder that are understood change values."""
     attributes = primitive.attributes
-    return bool(attributes.scales or attributes.not_understood or _adds(primitive))
+    return bool(attributes.scales or attributes.zero_points or attributes.post_ops)
 
 
 def why_not_understood(primitive: VerbosePrimitive) -> str:
@@ -282,7 +301,7 @@ def _relation(primitive: VerbosePrimitive) -> tuple[str, str]:
     found = compare_layouts(src.desc, dst.desc)
     if found.kind != "copy" and primitive.attributes.not_understood:
         return UNKNOWN, why_not_understood(primitive)
-    if found.kind == "copy" or not (primitive.attributes.scales or _adds(primitive)):
+    if found.kind == "copy" or not _computes(primitive):
         return found.kind, found.why
     return "copy", "the attributes change the values"
 

@@ -16,13 +16,14 @@ from reorder.logs.primitive import VerbosePrimitive
 from reorder.logs.reorders import (
     LoggedReorder,
     RoundTrip,
+    Times,
     data_sizes,
     group_reorders,
     is_reorder,
     round_trips,
+    times_of,
 )
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
-from reorder.logs.times import Times, times_of
 
 # the least share of the time that deserves a warning
 _MATTERS = 0.01
@@ -37,45 +38,17 @@ class KindTime(NamedTuple):
     by_reference: int
 
 
-@immutable
 class LayerTime(NamedTuple):
-    """A layer of a model, and the time of one of its runs that was spent in oneDNN.
-
-    Parameters
-    ----------
-    layer : Layer
-        As the framework describes it.
-    milliseconds : float
-        What its executions take in one run.
-
-    Examples
-    --------
-    >>> conv1 = reorder.logs.Layer("conv1", "Convolution", "aBcd16b", 0.25, 10)
-    >>> reorder.logs.LayerTime(conv1, 0.2).milliseconds
-    0.2
-    """
+    """A layer of a model, and the time of one of its runs that was spent in oneDNN."""
 
     layer: Layer
     milliseconds: float
 
 
-@immutable
 class Reason(NamedTuple):
-    """Why an implementation was passed over.
+    """Why an implementation was passed over, and for how many primitives.
 
-    Parameters
-    ----------
-    kind, implementation, reason : str
-        As in `PassedOver`.
-    primitives : int
-        For how many primitives.
-    by_reference : int
-        How many of these became plain loops, which are slow.
-
-    Examples
-    --------
-    >>> reorder.logs.Reason("reorder", "jit:uni", "too small", 2, by_reference=1).primitives
-    2
+    `by_reference` counts those of them that became plain loops, which are slow.
     """
 
     kind: str

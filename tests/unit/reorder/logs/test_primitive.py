@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from memdesc import RUNTIME
-from reorder.logs import PostOp, Problem, QuantizationParameter, VerboseAttributes, VerbosePrimitive
+from reorder.logs import VerboseAttributes, VerbosePrimitive
+from reorder.logs.primitive import PostOp, Problem, QuantizationParameter
 from tests.refused import sections
 
 _DIMS, _UNDERSTOOD, _KEPT = (
