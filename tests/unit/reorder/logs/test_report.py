@@ -1,6 +1,7 @@
 """Reports about logs: those of real programs in `tests/data/verbose`, and lines by hand."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ def _layers(*channels: int) -> str:
     """Return convolutions as eager torch runs them, from some channels to others."""
     return " ".join(
         f"abcd>aBcd16b@2x{i}x4x4 abcd>ABcd16b16a@{o}x{i}x1x1 conv@{i}x{o} aBcd16b>abcd@2x{o}x4x4 "
-        for i, o in zip(channels[:-1], channels[1:], strict=True)
+        for i, o in pairwise(channels)
     )
 
 
@@ -243,9 +244,7 @@ def test_a_round_trip_lies_within_a_run() -> None:
 
 def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
     slow, fast = ("dispatch,reorder,too many dims,a.cpp:1", "dispatch,reorder,bad flags,a.cpp:2")
-    first, second = (
-        f"cache_miss,cpu,{line},1" for line, _ in _primitives("ab>ba@2x3 ab>ba@2x4")
-    )
+    first, second = (f"cache_miss,cpu,{line},1" for line, _ in _primitives("ab>ba@2x3 ab>ba@2x4"))
     plain = first.replace("jit:uni", "ref:any")
     lines = [fast, first, fast, second, slow, slow, plain, slow, fast]
     found = report(read_verbose(f"onednn_verbose,v1,primitive,create:{line}" for line in lines))
