@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING or sys.version_info >= (3, 14):  # where bodies of classes hold no annotations
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - it is exported
 else:
-    from collections import namedtuple
     from collections.abc import Iterable
     from functools import cache
     from types import CodeType, FunctionType
-
-    # the descriptor of an item, written in C
-    _Item: Any = type(namedtuple("_One", "item").item)  # noqa: PYI024 - as typing would make it
 
     class _Tuple(tuple):
         """The methods of all named tuples."""
@@ -95,3 +91,6 @@ else:
         """Return the code of a constructor of as many fields."""
         names = ", ".join(f"_{number}" for number in range(count))
         return eval(f"lambda _cls, {names}: _new(_cls, ({names},))").__code__  # noqa: S307 - of numbers
+
+    # the descriptor of an item, written in C
+    _Item: Any = type(type(_code.cache_info()).hits)

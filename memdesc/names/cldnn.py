@@ -223,4 +223,6 @@ class _ClDNN(Vocabulary):
         return is_plain or re.search(_SPELLING, name) is not None
 
 
-VOCABULARY = _ClDNN("cldnn", "format of OpenVINO", refused=REFUSED, scope=r"(?:cldnn::)?format::")
+VOCABULARY = _ClDNN(
+    "cldnn", "format of OpenVINO", refused=REFUSED, scopes=("format::", "cldnn::format::")
+)

@@ -99,5 +99,5 @@ VOCABULARY = _OneDNN(
     "onednn",
     "tag of oneDNN",
     refused=_REFUSED,
-    scope=r"dnnl_|(?:(?:dnnl::)?memory::)?format_tag::",
+    scopes=("dnnl_", "format_tag::", "memory::format_tag::", "dnnl::memory::format_tag::"),
 )

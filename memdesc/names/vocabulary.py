@@ -98,7 +98,7 @@ class Vocabulary:
     expression for how names start: an unknown one gets this system's reason. `refused` has names
     that are not layouts of elements, with the reason; `aliases` and `spellings` map other names
     to names in `rows`; spellings are read but not listed. `dims` says what letters of dims stand
-    for, and `scope`, a regular expression, what precedes a name in programs.
+    for, and `scopes` what may precede a name in programs.
     """
 
     name: str
@@ -109,11 +109,12 @@ class Vocabulary:
     aliases: Mapping[str, str] = field(default_factory=dict)
     spellings: Mapping[str, str] = field(default_factory=dict)
     dims: Mapping[str, str] = field(default_factory=dict)
-    scope: str = ""
+    scopes: tuple[str, ...] = ()
 
     def bare(self, name: str) -> str:
         """Return a name without its scope."""
-        return re.sub(f"^(?:{self.scope})", "", name) if self.scope else name
+        scope = next(filter(name.startswith, self.scopes), "")
+        return name.removeprefix(scope)
 
     def known(self) -> tuple[str, ...]:
         """Return every name that the system defines; `parse` may read more names than these."""
