@@ -1,6 +1,5 @@
 """Where two checkpoints differ, and which causes explain every byte."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +11,32 @@ import reorder
 from memdesc import memory_desc
 from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
+from reorder.checkpoints import Differing
 from reorder.cli.main import main
-from reorder.quantized import Quantized
-from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
+from reorder.records import Record
+from tests.checkpoints import fp8_layer, gptq_layer
 from tests.records import random_record
+from tests.unit.reorder.checkpoints.schemes import compressed, declared, write_model
 
 _DIMS = (64, 128)
 _TAG = "BA16a64b4a"
+_X = np.random.default_rng(0).integers(-128, 128, _DIMS, np.int8)
+_TRANSPOSED = "dims 0 and 1 are transposed"
 
 
-def _codes(seed: int = 0) -> NDArray[np.int8]:
-    return np.random.default_rng(seed).integers(-128, 128, _DIMS, np.int8)
-
-
-def _saved(
-    path: Path, x: Any, layout: str = _TAG, *, data: Any = None, name: str = "layers.0.up.weight"
-) -> Path:
-    """Save a tensor; `data` are other bytes under the same descriptor."""
-    memory = reorder.reorder(x, layout)
-    if data is not None:
-        memory = reorder.Memory(memory.desc, np.ascontiguousarray(data).view(np.uint8).reshape(-1))
-    reorder.save(path, {name: memory})
-    return path
+def _differing(folder: Path, bad: Any, good: Any) -> Differing:
+    """Save two tensors and return how the first differs from the second."""
+    reorder.save(folder / "bad.npz", {"w": bad})
+    reorder.save(folder / "good.npz", {"w": good})
+    (found,) = reorder.checkpoints.differences(folder / "bad.npz", folder / "good.npz").values()
+    return found
 
 
 def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floats(
     tmp_path: Path,
 ) -> None:
     record, floats = tmp_path / "record.safetensors", tmp_path / "floats.safetensors"
-    awq = reorder.records.Record(record_desc((128, 64), "awq"))
+    awq = Record(record_desc((128, 64), "awq"))
     reorder.save(record, {"layer": awq})
     reorder.save(floats, {"layer": reorder.dequantize(awq)})
     ours, theirs = "are not in the reference", "are in the reference only"
@@ -48,10 +44,6 @@ def test_a_record_that_is_only_in_one_checkpoint_is_listed_with_its_name_as_floa
         found = reorder.checkpoints.differences(model, other)
         assert found.keys() == {"layer", "layer.weight"}
         assert found["layer.weight"].problem == problem
-
-
-_X = _codes()
-_TRANSPOSED = "dims 0 and 1 are transposed"
 
 
 def _damaged() -> dict[str, NDArray[Any]]:
@@ -81,55 +73,40 @@ def _damaged() -> dict[str, NDArray[Any]]:
 
 
 def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path) -> None:
-    good = _saved(tmp_path / "good.safetensors", _X)
-    plain = _saved(tmp_path / "plain.safetensors", _X, "ab")
+    good = reorder.reorder(_X, _TAG)
     for cause, damaged in _damaged().items():
-        bad = _saved(tmp_path / "bad.safetensors", _X, data=damaged)
-        for sound in (good, plain):
-            (found,) = reorder.checkpoints.differences(bad, sound).values()
-            assert found.causes == (cause,)
-        # one more byte that differs, and nothing is explained
         data = np.ascontiguousarray(damaged).view(np.uint8).reshape(-1).copy()
+        bad = reorder.Memory(good.desc, data)
+        for sound in (good, reorder.reorder(_X, "ab")):
+            assert _differing(tmp_path, bad, sound).causes == (cause,)
+        # one more byte that differs, and nothing is explained
         data[1000] ^= 1
-        worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
-        (found,) = reorder.checkpoints.differences(worse, good).values()
-        assert found.causes == (), cause
+        assert _differing(tmp_path, bad, good).causes == (), cause
 
 
 @pytest.mark.parametrize(
     ("layout", "dtype", "dims", "causes"),
     [
-        ("nvfp4_scales", "u8", (256, 32), ["the scales are plain instead of swizzled"]),
-        ("ba", "u8", (16, 16), ["it is not packed", "it is packed twice", _TRANSPOSED]),
+        ("nvfp4_scales", "u8", (256, 32), ("the scales are plain instead of swizzled",)),
+        ("ba", "u8", (16, 16), ("it is not packed", "it is packed twice", _TRANSPOSED)),
         # also bca, as dim b is 1: names that differ for other dims explain no transposition
-        ("cab", "s8", (4, 1, 2), ["it is not packed", "dims 0 and 2 are transposed"]),
+        ("cab", "s8", (4, 1, 2), ("it is not packed", "dims 0 and 2 are transposed")),
         # codes of 4 bits and padding take as many bytes as codes in a byte each
-        ("Ab8a", "u4", (4, 64), ["it is not packed"]),
+        ("Ab8a", "u4", (4, 64), ("it is not packed",)),
+        # also kHWC16, which pads other dims
+        ("nhwc", "s8", (16, 16, 4, 4), ("dims 1 and 2 are transposed",)),
     ],
 )
-def test_all_causes_that_predict_the_bytes_of_plain_rows_are_named(
-    tmp_path: Path, layout: str, dtype: str, dims: tuple[int, ...], causes: list[str]
+def test_all_causes_that_predict_the_bytes_are_named(
+    tmp_path: Path, layout: str, dtype: str, dims: tuple[int, ...], causes: tuple[str, ...]
 ) -> None:
     x = np.random.default_rng(0).integers(1, 8, dims, np.uint8)
     good = reorder.reorder(reorder.reorder(x, dtype=dtype), layout)
     bad = reorder.Memory(good.desc)
-    rows = reorder.reorder(x, dtype=dtype).data
+    turned = layout == "nhwc"
+    rows = reorder.reorder(*((x.swapaxes(1, 2), "nhwc") if turned else (x,)), dtype=dtype).data
     bad.data[: len(rows)] = rows
-    assert _causes(tmp_path, good, bad) == causes
-
-
-def test_a_name_that_pads_other_dims_hides_no_transposition(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(0, 8, (16, 16, 4, 4), np.int8)
-    good = reorder.reorder(x, "nhwc")  # also kHWC16
-    bad = reorder.Memory(good.desc, reorder.reorder(x.swapaxes(1, 2), "nhwc").data)
-    assert _causes(tmp_path, good, bad) == ["dims 1 and 2 are transposed"]
-
-
-def _causes(folder: Path, good: reorder.Memory, bad: reorder.Memory) -> list[str]:
-    reorder.save(folder / "good.npz", {"w": good})
-    reorder.save(folder / "bad.npz", {"w": bad})
-    (found,) = reorder.checkpoints.differences(folder / "bad.npz", folder / "good.npz").values()
-    return [*found.causes]
+    assert _differing(tmp_path, bad, good).causes == causes
 
 
 @pytest.mark.parametrize(
@@ -153,29 +130,22 @@ def test_equal_numbers_in_different_layouts_and_types_differ_nowhere(
 def test_codes_that_make_no_record_are_explained_by_that_of_the_reference(tmp_path: Path) -> None:
     codes = np.random.default_rng(0).integers(0, 16, (16, 64), np.uint8)
     packed = (codes[:, 0::2] | codes[:, 1::2] << 4).view(np.int32)
+    config = compressed("pack-quantized", type="int", num_bits=4, strategy="group", group_size=32)
     for name, words in (("good", packed), ("bad", codes.astype(np.int8) - 8)):
-        (tmp_path / name).mkdir()
-        args = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group"}
-        group = {"targets": ["Linear"], "weights": {**args, "group_size": 32}}
-        method = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-        write_config(tmp_path / name, **method, config_groups={"g": group})
-        tensors = {
-            "fc.weight_packed": words,
-            "fc.weight_scale": np.ones((16, 2), np.float32),
-            "fc.weight_shape": np.array([16, 64]),
+        tensors: dict[str, NDArray[Any]] = {
+            "_packed": words,
+            "_scale": np.ones((16, 2), np.float32),
+            "_shape": np.array([16, 64]),
         }
-        write_safetensors(tmp_path / name / "model.safetensors", tensors)
+        write_model(tmp_path / name, {"fc.weight": tensors}, config, {})
     found = reorder.checkpoints.differences(tmp_path / "bad", tmp_path / "good")
     assert {name: each.causes for name, each in found.items()} == {
         "fc.weight_packed": ("it is not packed",)
     }
 
 
-def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:
-    folder.mkdir()
-    write_safetensors(folder / "model.safetensors", layer)
-    write_config(folder, **section)
-    return folder
+def _quantised(folder: Path, layer: dict[str, NDArray[Any]], method: str, **section: Any) -> Path:
+    return write_model(folder, {"": layer}, declared(method, **section), {})
 
 
 def _experts() -> dict[str, NDArray[Any]]:
@@ -198,9 +168,7 @@ _MODELS: dict[str, Any] = {
 @pytest.mark.parametrize("name", _MODELS)
 def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name: str) -> None:
     method = name.removeprefix("square ")
-    model = _quantised(
-        tmp_path / "model", _MODELS[name], quant_method=method, **_SIZES.get(method, {})
-    )
+    model = _quantised(tmp_path / "model", _MODELS[name], method, **_SIZES.get(method, {}))
     options = reorder.checkpoints.ConvertOptions(threads=1)
     reorder.convert(model, tmp_path / "bf16", options=options, to="bf16")
     with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
@@ -225,7 +193,7 @@ def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
     sizes = {"square": (128, 128), "other": (128, 256)}
     layers = {name: gptq_layer(dims=dims)[0] for name, dims in sizes.items()}
     tensors = {f"{name}.{role}": x for name, each in layers.items() for role, x in each.items()}
-    model = _quantised(tmp_path / "model", tensors, quant_method="gptq")
+    model = _quantised(tmp_path / "model", tensors, "gptq")
     with reorder.open_checkpoint(model) as held:
         numbers = {name: reorder.dequantize(held.record(name)).numpy() for name in sizes}
     floats = {f"{name}.weight": x.T for name, x in numbers.items()}
@@ -242,47 +210,28 @@ def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
         assert main(["compare", str(model), str(tmp_path / f"{name}.safetensors")]) == code
 
 
-@pytest.mark.parametrize("name", GGUF_TYPES)
-def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -> None:
-    desc = record_desc((4, 256), name)
-    blocks = random_record(desc, np.random.default_rng(0))
-    good = _saved_blocks(tmp_path / "good.npz", blocks)
-    (data,) = blocks.tensors.values()
-    data[:] = np.roll(data.reshape(4, -1), 2, 0).reshape(-1)
-    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
-    (found,) = reorder.checkpoints.differences(bad, good).values()
-    assert found.causes == ("the halves of dim 0 are swapped",)
-
-
-def test_codes_of_blocks_whose_nibbles_are_reversed_are_told_from_their_scales(
-    tmp_path: Path,
-) -> None:
-    blocks = random_record(record_desc((4, 256), "q4_0"), np.random.default_rng(0))
-    good = _saved_blocks(tmp_path / "good.npz", blocks)
-    codes = blocks.data.reshape(-1, 18)[:, 2:]
+def test_rows_of_blocks_that_were_swapped_and_nibbles_of_codes_are_named(tmp_path: Path) -> None:
+    for name in GGUF_TYPES:
+        good = random_record(record_desc((4, 256), name), np.random.default_rng(0))
+        bad = Record(good.desc, np.roll(good.data.reshape(4, -1), 2, 0).reshape(-1))
+        assert _differing(tmp_path, bad, good).causes == ("the halves of dim 0 are swapped",)
+    good = random_record(record_desc((4, 256), "q4_0"), np.random.default_rng(0))
+    bad = Record(good.desc, good.data.copy())
+    codes = bad.data.reshape(-1, 18)[:, 2:]
     codes[:] = codes << 4 | codes >> 4
-    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
-    (found,) = reorder.checkpoints.differences(bad, good).values()
-    assert found.causes == ("the nibbles of each byte are reversed",)
-
-
-def _saved_blocks(path: Path, blocks: reorder.records.Record) -> Path:
-    reorder.save(path, {"w": blocks})
-    return path
+    assert _differing(tmp_path, bad, good).causes == ("the nibbles of each byte are reversed",)
 
 
 def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
-    good = reorder.records.Record(record_desc((4, 36), "pack_quantized", group=36))
+    good = Record(record_desc((4, 36), "pack_quantized", group=36))
     good.tensors["weight_scale"].view(np.float16)[:] = 1
-    codes = good.tensors["weight_packed"].reshape(4, 20)
-    _saved_blocks(tmp_path / "good.npz", good)
+    bad = Record(good.desc, {name: data.copy() for name, data in good.tensors.items()})
+    codes = bad.tensors["weight_packed"].reshape(4, 20)
     codes[:, 18:] = 0x88  # what compressed-tensors may write after 36 codes
-    _saved_blocks(tmp_path / "same.npz", good)
+    reorder.save(tmp_path / "same.npz", {"w": bad})
     codes[1, :3] = 1
-    _saved_blocks(tmp_path / "bad.npz", good)
+    assert _differing(tmp_path, bad, good).problem == "differ in 3 of 144 elements"
     assert not reorder.checkpoints.differences(tmp_path / "same.npz", tmp_path / "good.npz")
-    (found,) = reorder.checkpoints.differences(tmp_path / "bad.npz", tmp_path / "good.npz").values()
-    assert found.problem == "differ in 3 of 144 elements"
 
 
 def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
@@ -297,7 +246,7 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
         for k, name in enumerate(names):
             tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
         folder = tmp_path / names[0]
-        models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
+        models.append(_quantised(folder, tensors, "fp8", **_SIZES["fp8"]))
     found = reorder.checkpoints.differences(models[1], models[0])
     assert {name: each.causes for name, each in found.items()} == {
         "gate.weight": ("it holds up.weight, up.weight_scale_inv of the reference",),
@@ -309,9 +258,9 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
 
 def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
     layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
-    good = _quantised(tmp_path / "good", layer, quant_method="gptq")
+    good = _quantised(tmp_path / "good", layer, "gptq")
     layer = layer | {"fc.qweight": layer["fc.qweight"] + 1}
-    bad = _quantised(tmp_path / "bad", layer, quant_method="gptq")
+    bad = _quantised(tmp_path / "bad", layer, "gptq")
     assert not reorder.checkpoints.differences(good, good)
     ((name, found),) = reorder.checkpoints.differences(bad, good).items()
     assert name == "fc"
@@ -320,9 +269,6 @@ def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> N
 
 def test_equal_bytes_whose_scales_are_of_another_dim_differ(tmp_path: Path) -> None:
     q = reorder.quantize(np.arange(64, dtype=np.float32).reshape(8, 8), "s8", axis=0)
-    turned = Quantized(q.memory, q.scales, q.zero_points, axis=(1,))
-    for name, each in (("a", q), ("b", turned), ("c", q)):
-        reorder.save(tmp_path / f"{name}.safetensors", {"w": each})
-    paths = [tmp_path / f"{name}.safetensors" for name in "abc"]
-    assert reorder.checkpoints.differences(paths[1], paths[0]).keys() == {"w"}
-    assert not reorder.checkpoints.differences(paths[2], paths[0])
+    assert _differing(tmp_path, q._replace(axis=(1,)), q).problem.startswith("differ in ")
+    reorder.save(tmp_path / "bad.npz", {"w": q})
+    assert not reorder.checkpoints.differences(tmp_path / "bad.npz", tmp_path / "good.npz")

@@ -1,6 +1,5 @@
 """Tensors saved and read back, what a file cannot hold, and files that are refused."""
 
-import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -43,21 +42,6 @@ class _Scalar:
 
     def reshape(self, *shape: int) -> Any:
         return self._array.reshape(*shape)
-
-
-@pytest.mark.parametrize("dtype", ["f16", "u8", "bf16", "s4"])
-@pytest.mark.parametrize("name", _FORMATS)
-def test_a_swizzled_tensor_is_its_bytes_and_a_descriptor_with_the_swizzle(
-    tmp_path: Path, name: str, dtype: str
-) -> None:
-    plain = memory_desc((7, 40), dtype)
-    tile = memory_desc((7, 40), dtype, "Sw<2,3,3> o 0 o (8,64):(64,1)")
-    content = np.random.default_rng(5).integers(0, 256, plain.nbytes, dtype=np.uint8)
-    memory = reorder.reorder(reorder.Memory(plain, content), tile)
-    reorder.save(tmp_path / name, memory)
-    found = reorder.load(tmp_path / name)
-    assert found.desc == tile
-    assert np.array_equal(found.data, memory.data)
 
 
 @pytest.mark.parametrize("name", [*_FORMATS, "x.npy"])
@@ -191,6 +175,9 @@ def test_a_quantised_tensor_is_read_back(tmp_path: Path, name: str) -> None:
         "f64": reorder.quantize(x.astype(np.float64), "s8", axis=(0, 2)),
         "f8": reorder.quantize(x, "f8_e4m3", axis=1),
     }
+    for key in ("one", "axis"):  # scales of a type that numpy lacks
+        scales = given[key].scales.astype(ml_dtypes.bfloat16)
+        given[f"bf16 {key}"] = given[key]._replace(scales=scales)
     save(tmp_path / name, {**given, "plain": x})
     found = load_all(tmp_path / name, Quantized)
     assert found.keys() == given.keys()
@@ -207,40 +194,6 @@ def test_a_quantised_tensor_is_read_back(tmp_path: Path, name: str) -> None:
         assert load(tmp_path / f"one-{name}", Quantized).memory.desc == q.memory.desc
 
 
-_VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (1, "is not a JSON object"),
-        ({}, "does not say which tensors belong"),
-        (_VALUE, "does not say which tensors belong"),
-        (_VALUE | {"tensors": {"memory": "other"}}, "does not say which tensors belong"),
-        (_VALUE | {"tensors": {"memory": "w", "scales": "none"}}, "there is no 'none'"),
-        (_VALUE | {"tensors": {"memory": "w", "scales": 3}}, "there is no 3"),
-        (_VALUE | {"tensors": {"memory": "w"}}, "does not say what scales"),
-        (_VALUE | {"tensors": {"memory": "w", "scales": "w"}}, "does not say which tensors belong"),
-        (_VALUE | {"quantized": 1, "tensors": {"memory": "w"}}, "does not say what scales"),
-        ({"name": "w", "tensors": {"data": "w"}}, "name of a record must be a string"),
-        ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
-        ({"name": "w", "record": "awq", "dims": [8, 8], "tensors": {"a": "w"}}, "tensors"),
-        ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "no tensor 'data'"),
-    ],
-)
-def test_a_damaged_description_of_several_tensors_is_refused(
-    tmp_path: Path, value: Any, reason: str
-) -> None:
-    path = tmp_path / "x.safetensors"
-    save(path, {"w": np.ones((2, 3), np.float32), "b": np.ones(3)})
-    fields = {"schema": 1, "dtype": "f32", "dims": [2, 3], "offset0": 0, "padded_offsets": [0, 0]}
-    fields |= {"extra": None, "padded_dims": [2, 3], "strides": [3, 1]}
-    fields |= {"inner_blks": [], "inner_idxs": [], "value": value}
-    write_metadata(path, {"memdesc.w": json.dumps(fields)})
-    with pytest.raises(MemdescError, match=reason):
-        load_all(path)
-
-
 def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save(path, {"w": reorder.quantize(np.ones((4, 8), np.float32), "s8"), "b": np.ones(3)})
@@ -251,38 +204,18 @@ def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
         load_all(path)
 
 
-@pytest.mark.parametrize("ending", ["scale", "zero_point"])
-@pytest.mark.parametrize(
-    ("axis", "groups", "dims", "dtype"),
-    [
-        ((0, 1), (1, 4), (8,), "f32"),
-        ((0, 1), (1, 4), (8, 8), "u4"),
-        ((0, 1), (1, 4), (2, 4), "f32"),
-        (None, (), (4,), "u8"),
-        (None, (), (8,), "u4"),
-    ],
-)
-def test_scales_that_are_not_a_plain_array_are_refused(
-    tmp_path: Path, ending: str, axis: Any, groups: Any, dims: Any, dtype: str
-) -> None:
-    path = tmp_path / "x.safetensors"
-    weights = np.random.default_rng(0).random((4, 8), np.float32)
-    save(path, reorder.quantize(weights, "s4", axis=axis, groups=groups))
-    other = memory_desc(dims, dtype, "plain").to_json()
-    write_metadata(path, read_metadata(path) | {f"memdesc.tensor_{ending}": other})
-    reason = r"_(scale|zero_point)'(, .* is not a row-major array| is stored as [fs]32 of shape)"
-    with pytest.raises(MemdescError, match=reason):
-        load_all(path, Quantized)
-
-
 @pytest.mark.parametrize("name", _FORMATS)
-def test_a_view_whose_buffer_ends_with_its_last_element_is_saved_too(
+def test_swizzles_and_views_that_end_with_their_last_element_are_read_back(
     tmp_path: Path, name: str
 ) -> None:
-    gap = memory_desc((3, 4), "f32", strides=(6, 1))
     part = memory_desc((1, 17, 5, 4), "f32", "nChw8c").submemory((1, 8, 5, 4), (0, 8, 0, 0))
-    for desc in (gap, part):
-        memory = Memory(desc, np.arange(desc.min_nbytes, dtype=np.uint8), zero_pad=False)
+    swizzled = [
+        memory_desc((7, 40), dtype, "Sw<2,3,3> o 0 o (8,64):(64,1)")
+        for dtype in ("f16", "u8", "bf16", "s4")
+    ]
+    for desc in (memory_desc((3, 4), "f32", strides=(6, 1)), part, *swizzled):
+        content = np.random.default_rng(5).integers(0, 256, desc.min_nbytes, np.uint8)
+        memory = Memory(desc, content, zero_pad=desc in swizzled)
         save(tmp_path / name, memory)
         again = load(tmp_path / name)
         assert again.desc == desc

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from reorder.cli import main
 from reorder.records import Record
 from tests.checkpoints import awq_layer, fp8_layer, model_folder, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
+from tests.unit.reorder.checkpoints.schemes import record_in, refusal
 
 _ENDINGS = (".safetensors", ".npz")
 
@@ -57,47 +57,29 @@ def check(path: Path, quantised: str | None = "w", awq: str | None = "fc.weight"
         assert np.array_equal(reorder.dequantize(each).numpy(), record()[1])
 
 
-def test_they_stay_whole_across_shards(saved: Path, tmp_path: Path) -> None:
+def test_all_their_tensors_may_take_new_names_and_stay_whole(saved: Path, tmp_path: Path) -> None:
     converted(saved, tmp_path / "out", settings=SMALL._replace(shard_bytes=1 << 11))
     assert len([*(tmp_path / "out").glob("*.safetensors")]) > 1
     check(tmp_path / "out")
-
-
-def test_all_their_tensors_may_take_new_names(saved: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.safetensors"
-    for target in (out.with_suffix(".gguf"), out):
+    for target in (tmp_path / "out.gguf", tmp_path / "out.safetensors"):
         converted(saved, target, "*: rename=model.*")
         check(target, "model.w", "model.fc.weight")
-    # nothing but what is stored with them says that these belong together
-    converted(saved, out.with_name("odd.npz"), "w: rename=a", "w_scale: rename=b")
-    check(out.with_name("odd.npz"), "a")
-    with reorder.open_checkpoint(out.with_name("odd.npz")) as checkpoint:
-        assert checkpoint["a"].scaled_by == ("b", "w_zero_point")
-    assert "a would change without b, w_zero_point" in refused(
-        out.with_name("odd.npz"), tmp_path / "x.npz", "a: ba"
-    )
     converted(saved, tmp_path / "x.safetensors", "fc.qweight: rename=codes")
     check(tmp_path / "x.safetensors", awq="codes.weight")
+    # nothing but what is stored with them says that these belong together
+    odd = tmp_path / "odd.npz"
+    converted(saved, odd, "w: rename=a", "w_scale: rename=b")
+    check(odd, "a")
+    with reorder.open_checkpoint(odd) as checkpoint:
+        assert checkpoint["a"].scaled_by == ("b", "w_zero_point")
+    assert "a would change without b, w_zero_point" in refused(odd, tmp_path / "x.npz", "a: ba")
 
 
-@pytest.mark.parametrize(
-    ("rule", "name"),
-    [
-        ("w: ba", "w"),
-        ("w_scale: f16", "w"),
-        ("w*: ba", "w"),
-        ("w: f32", "w"),
-        ("fc.scales: ba", "fc"),
-    ],
-)
-def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path, rule: str, name: str) -> None:
-    message = refused(saved, tmp_path / "out.safetensors", rule)
-    if name == "w":
-        assert (
-            "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads" in message
-        )
-    else:
-        assert "'fc: awq -> ...'" in message
+def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path) -> None:
+    way_out = "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
+    for rule in ("w: ba", "w_scale: f16", "w*: ba", "w: f32"):
+        assert way_out in refused(saved, tmp_path / "out.safetensors", rule)
+    assert "'fc: awq -> ...'" in refused(saved, tmp_path / "out.safetensors", "fc.scales: ba")
 
 
 def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) -> None:
@@ -117,7 +99,7 @@ def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) 
 
 
 def test_the_descriptor_says_which_record_it_is(
-    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with reorder.open_checkpoint(saved) as checkpoint:
         for name in ((), ("awq",)):
@@ -138,12 +120,6 @@ def test_the_descriptor_says_which_record_it_is(
         "awq scales",
     }
     assert any("w: " in note and "is a Quantized" in note for note in facts["notes"])
-    write_config(tmp_path, quant_method="gptq")
-    with (
-        reorder.open_checkpoint(saved) as checkpoint,
-        pytest.raises(MemdescError, match="declares gptq, not awq"),
-    ):
-        checkpoint.record("fc")
 
 
 def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
@@ -159,34 +135,43 @@ def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
     check(out, "w", "w_scale")
 
 
-@pytest.mark.parametrize("ending", _ENDINGS)
-@pytest.mark.parametrize("axis", [0, None])
-def test_scales_of_a_type_that_numpy_lacks_are_read(
-    tmp_path: Path, ending: str, axis: int | None
+_WEIGHTS = {"type": "int", "num_bits": 4, "strategy": "channel"}
+_OTHERS = {"group_0": {"targets": ["re:other"], "weights": _WEIGHTS}}
+_COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+_NO_AWQ = "config.json: there is no record for quant_method 'awq'"
+
+
+_AWQ, _GPTQ = record()[0], Record(record_desc((256, 16), "gptq", group=128, zeros="v2"))
+
+
+@pytest.mark.parametrize(
+    ("made", "section", "problem"),
+    [
+        (_AWQ, {"quant_method": "gptq"}, "declares gptq, not awq"),
+        (_AWQ, {"quant_method": "awq", "group_size": 32}, "config.json declares group_size 32"),
+        (_AWQ, {"quant_method": "awq", "version": "gemv"}, f"'fc' say awq, but {_NO_AWQ}"),
+        (_AWQ, {"quant_method": "awq", "bits": 8}, f"'fc' say awq, but {_NO_AWQ}"),
+        (_AWQ, {"quant_method": "awq", "bits": 4, "group_size": 64}, ""),
+        # no group lists the layer
+        (_AWQ, {**_COMPRESSED, "config_groups": _OTHERS}, ""),
+        (_GPTQ, {"quant_method": "gptq", "checkpoint_format": "gptq"}, "gptq: 'fc.qweight' is "),
+        (_GPTQ, {"quant_method": "gptq", "checkpoint_format": "gptq_v2"}, ""),
+    ],
+)
+def test_a_config_agrees_with_the_descriptor_or_is_not_overruled(
+    tmp_path: Path, made: Record, section: dict[str, Any], problem: str
 ) -> None:
-    whole = reorder.quantize(np.random.default_rng(0).random((4, 8), np.float32), "s8", axis=axis)
-    scales = whole.scales.astype(ml_dtypes.bfloat16)
-    path = tmp_path / f"x{ending}"
-    save(path, {"w": Quantized(whole.memory, scales, whole.zero_points, whole.axis, whole.groups)})
-    converted(path, tmp_path / f"y{ending}", "w: rename=model.w", "w_*: rename=model.w_*")
-    for found in (reorder.load(path, Quantized), reorder.load(tmp_path / f"y{ending}", Quantized)):
-        assert np.array_equal(found.scales, scales)
-        assert found.scales.shape == scales.shape
-
-
-def test_a_config_that_contradicts_the_descriptor_is_refused(tmp_path: Path) -> None:
-    desc = record_desc((256, 16), "gptq", group=128, zeros="v2")
-    tensors = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
-    path = tmp_path / "x.safetensors"
-    save(path, {"fc": Record(desc, tensors)})
-    for version, is_same in (("gptq_v2", True), ("gptq", False)):
-        write_config(tmp_path, quant_method="gptq", bits=4, checkpoint_format=version)
-        with reorder.open_checkpoint(path) as checkpoint:
-            if is_same:
-                assert checkpoint.record("fc").desc == desc
-            else:
-                with pytest.raises(MemdescError, match=r"config\.json declares gptq: .*zeros='v2'"):
-                    checkpoint.record("fc")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    save(folder / "model.safetensors", {"fc": made})
+    write_config(folder, **section)
+    if problem:
+        assert problem in refusal(folder)
+        with pytest.raises(MemdescError) as caught:
+            reorder.convert(folder, tmp_path / "out", to="bf16")
+        assert problem in str(caught.value)
+    else:
+        assert record_in(folder, "fc.qweight").desc == made.desc
 
 
 def test_declared_weights_of_a_model_are_records(tmp_path: Path) -> None:
@@ -214,26 +199,3 @@ def test_codes_that_are_not_what_config_declares_are_read_only_as_they_are_store
         with pytest.raises(MemdescError, match=r"declares awq: .*; reorder\.open_checkpoint"):
             load_all(tmp_path / "x.safetensors", kind)
     assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
-
-
-@pytest.mark.parametrize("wrong", [{"version": "gemv"}, {"bits": 8}])
-def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
-    tmp_path: Path, wrong: dict[str, Any]
-) -> None:
-    source = tmp_path / "in"
-    source.mkdir()
-    save(source / "model.safetensors", {"fc": record()[0]})
-    write_config(source, **({"quant_method": "awq", "bits": 4, "group_size": 64} | wrong))
-    problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
-    with pytest.raises(MemdescError, match=problem):
-        reorder.convert(source, tmp_path / "out", to="bf16")
-
-
-def test_a_descriptor_names_the_record_of_a_layer_that_no_group_lists(tmp_path: Path) -> None:
-    save(tmp_path / "model.safetensors", {"fc": record()[0]})
-    weights = {"type": "int", "num_bits": 4, "strategy": "channel"}
-    groups = {"group_0": {"targets": ["re:other"], "weights": weights}}
-    form = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-    write_config(tmp_path, **form, config_groups=groups)
-    with reorder.open_checkpoint(tmp_path) as found:
-        assert found.record("fc.qweight").desc == record()[0].desc

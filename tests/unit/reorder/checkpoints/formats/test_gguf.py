@@ -1,13 +1,10 @@
 """Files of GGUF: those of the package gguf, damaged ones, unknown types, and models in parts."""
 
 import os
-import shutil
 import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import gguf
 import numpy as np
@@ -21,6 +18,7 @@ from tests.headers import gguf_bytes as _file
 from tests.headers import gguf_file
 from tests.headers import gguf_info as _info
 from tests.headers import gguf_text as _text
+from tests.unit.reorder.checkpoints.formats.models import write_parts
 
 # what the package does not decode
 _WORDS = {"I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8", "F64": "f8"}
@@ -230,18 +228,7 @@ def _convert(folder: Path, output: str, *rules: str) -> None:
     reorder.convert(folder / "x.gguf", folder / output, map=rules, options=options)
 
 
-# Models in several files, as the package writes them
-
-
-def _write_parts(folder: Path) -> dict[str, NDArray[Any]]:
-    """Write five tensors into three parts; return them."""
-    rng = np.random.default_rng(0)
-    tensors = {f"blk.{k}": rng.random((4, 32)).astype(np.float32) for k in range(5)}
-    with gguf_file(folder / "m.gguf", split_max_tensors=2) as writer:
-        writer.add_uint32("llama.block_count", 5)
-        for name, array in tensors.items():
-            writer.add_tensor(name, array)
-    return tensors
+# Models in several files
 
 
 def _part(folder: Path, number: int) -> Path:
@@ -250,7 +237,7 @@ def _part(folder: Path, number: int) -> Path:
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_any_part_is_read_as_the_whole_model(tmp_path: Path, number: int) -> None:
-    tensors = _write_parts(tmp_path)
+    tensors = write_parts(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         _part(tmp_path, k).name for k in (1, 2, 3)
     ]
@@ -262,7 +249,7 @@ def test_any_part_is_read_as_the_whole_model(tmp_path: Path, number: int) -> Non
 
 
 def test_parts_are_converted_into_one_file(tmp_path: Path) -> None:
-    tensors = _write_parts(tmp_path)
+    tensors = write_parts(tmp_path)
     made = tmp_path / "made.gguf"
     rule = "blk.1: ba, f16"
     assert main(["convert", str(_part(tmp_path, 1)), str(made), "--map", rule, "--verify"]) == 0
@@ -270,50 +257,3 @@ def test_parts_are_converted_into_one_file(tmp_path: Path) -> None:
     assert [each.name for each in reader.tensors] == list(tensors)
     assert not any(key.startswith("split.") for key in reader.fields)
     assert (reader.tensors[4].data == tensors["blk.4"]).all()
-
-
-def _missing(folder: Path) -> None:
-    _part(folder, 2).unlink()
-
-
-def _other(folder: Path) -> None:
-    shutil.copy(_part(folder, 1), _part(folder, 2))
-
-
-def _renamed(folder: Path) -> None:
-    _part(folder, 1).rename(folder / "m.gguf")
-    (folder / "m.gguf").rename(_part(folder, 1).with_name("m-00001-of-00004.gguf"))
-
-
-def _other_count(folder: Path) -> None:
-    _replace(_part(folder, 1), b"split.tensors.count" + b"\5\0\0\0" + b"\5", b"\6")
-
-
-def _twice(folder: Path) -> None:
-    _replace(_part(folder, 3), b"blk.4", b"1", at=4)
-
-
-def _replace(path: Path, text: bytes, byte: bytes, at: int | None = None) -> None:
-    """Replace a byte of a text in a file, by default the last one."""
-    data = path.read_bytes()
-    place = data.index(text) + (len(text) - 1 if at is None else at)
-    path.write_bytes(data[:place] + byte + data[place + 1 :])
-
-
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (_missing, r"m-00001-of-00003\.gguf' is part 1 of 3 .*m-00002-of-00003\.gguf' is missing"),
-        (_other, r"m-00002-of-00003\.gguf' does not say that it is part 2 of 3"),
-        (_renamed, r"is part 1 of 3 of a model, so it must be called NAME-00001-of-00003\.gguf"),
-        (_other_count, "says 6 tensors in 3 parts, which have 5"),
-        (_twice, r"'blk\.1' is in 'm-00001-of-00003\.gguf' and in 'm-00003-of-00003\.gguf'"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(
-    tmp_path: Path, damage: Callable[[Path], None], told: str
-) -> None:
-    _write_parts(tmp_path)
-    damage(tmp_path)
-    with pytest.raises(MemdescError, match=told):
-        reorder.open_checkpoint(min(tmp_path.iterdir()))

@@ -4,14 +4,13 @@ import io
 import tracemalloc
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder import load, load_all, save
+from reorder import load, load_all
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import read_container
 from tests.writers import write_tensors
@@ -27,6 +26,8 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
         Tensor("one", "bf16", (), 2),
     ]
     write_tensors(path, tensors, {"codes": codes.data, "blocks": blocks.data})
+    write_tensors(tmp_path / "y.npz", tensors, {"codes": codes.data, "blocks": blocks.data})
+    assert path.read_bytes() == (tmp_path / "y.npz").read_bytes()
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         # readers of streams take the checksum before a member
@@ -44,11 +45,6 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
     assert [found[name].desc for name in ("codes", "blocks")] == [codes.desc, blocks.desc]
     loaded = reorder.load_all(path)
     assert (loaded["codes"].numpy() == codes.numpy()).all()
-    np.savez(tmp_path / "y.npz", codes=np.zeros(7, np.int32))
-    with zipfile.ZipFile(tmp_path / "y.npz", "a") as archive:
-        archive.writestr("codes.npy.json", codes.desc.to_json())
-    with pytest.raises(MemdescError, match=r"'codes' has 28 bytes, but its descriptor .* takes 32"):
-        read_container(tmp_path / "y.npz")
 
 
 def test_compressed_descriptors_are_refused_as_compressed_arrays_are(tmp_path: Path) -> None:
@@ -59,12 +55,6 @@ def test_compressed_descriptors_are_refused_as_compressed_arrays_are(tmp_path: P
         archive.writestr("a.npy.json", " " * 2**19 + memory_desc((100,), "f64").to_json())
     with pytest.raises(MemdescError, match=r"'a.npy.json' is compressed; reorder.load_all"):
         read_container(path)
-
-
-def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a.npz", "b.npz"):
-        save(tmp_path / name, {"x": np.ones((2, 3), np.float32)})
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
 def test_a_small_file_does_not_unpack_to_more_than_a_gibibyte_unasked(tmp_path: Path) -> None:
@@ -121,32 +111,6 @@ def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory_for_it(
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    ("array", "reason"),
-    [
-        (np.ones((2, 3), np.int32), r"stored as s32.* means f32 of shape \(2, 3\)"),
-        (np.ones((3, 2), np.float32), r"stored as f32 of shape \(3, 2\)"),
-        (np.asfortranarray(np.ones((2, 3), np.float32)), "not row-major"),
-        (np.ones(3, np.float64), "stored as f64"),
-        (np.ones(6, np.float32), r"stored as f32 of shape \(6,\)"),
-        (np.ones(3, np.complex64), "stored as <c8"),
-        (np.ones((2, 6), np.uint16), "stored as u16"),
-        (np.ones((2, 12), np.uint8), "stored as u8"),
-        (np.zeros((2, 3), "V4"), r"stored as \|V4"),
-    ],
-)
-def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
-    tmp_path: Path, array: Any, reason: str
-) -> None:
-    path = tmp_path / "x.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        with archive.open("x.npy", "w") as file:
-            np.lib.format.write_array(file, array)
-        archive.writestr("x.npy.json", memory_desc((2, 3), "f32").to_json())
-    with pytest.raises(MemdescError, match=rf"{reason}.*remove the member 'x.npy.json'"):
-        load_all(path)
 
 
 def test_a_header_of_version_2_is_read(tmp_path: Path) -> None:
