@@ -4,20 +4,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
+import reorder
 from memdesc import MemoryDesc
+from reorder import Attr
 from reorder.cpu import PreparedReorder
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.plan import Box, ReorderPlan
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.planner import _plan
+from tests.conversions import random_codes
 from tests.guarded import Guarded
+
+Case: TypeAlias = tuple[MemoryDesc, MemoryDesc] | tuple[MemoryDesc, MemoryDesc, Attr | None]
 
 # Buffers up to this many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13
@@ -26,6 +31,16 @@ _REPEATED_NBYTES = 1 << 13
 def random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
     """Return random bits: among them NaN payloads, -0.0 and every s32."""
     return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+
+
+def elements(desc: MemoryDesc, seed: int) -> NDArray[np.uint8]:
+    """Return bytes of numbers of middling size and of any bits."""
+    name, nbytes = desc.dtype.name, desc.min_nbytes
+    if desc.dtype.bits < 32:
+        return random_bytes(nbytes, seed)
+    codes = random_codes(name, nbytes // desc.dtype.bits_dtype.itemsize + 3, seed)
+    np.random.default_rng(seed).shuffle(codes)
+    return codes.view(np.uint8)[:nbytes].copy()
 
 
 def _offsets(blocks: Any, i: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -226,3 +241,19 @@ def move_guarded(
         prepared(src_buffer, dst_buffer)
     assert dst.is_intact(), "bytes beside dst were written"
     return dst_buffer.copy()
+
+
+def check(case: Case, seed: int, *, at_end: bool, threads: int = 1) -> None:
+    """Compare a reorder with its definition, gaps and bytes of others included."""
+    src, dst, attr = (*case, None)[:3]
+    source, before = elements(src, seed), elements(dst, seed + 1)
+    wanted = before.copy()
+    reorder.reference.execute_reference(src, dst, source, wanted, attr)
+    if attr is None and src.dtype == dst.dtype:
+        assert np.array_equal(wanted, expect(src, dst, source, before))
+    plan = reorder.plan_reorder(src, dst, attr)
+    # only elements of src may affect the result
+    spoilt = source if src.has_broadcast else spoil_padding(src, source, seed + 2)
+    for given, is_at_end in ((source, at_end), (spoilt, not at_end)):
+        moved = move_guarded(plan, given, before, at_end=is_at_end, threads=threads)
+        assert np.array_equal(moved, wanted), plan

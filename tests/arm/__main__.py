@@ -34,7 +34,7 @@ PARTS: dict[str, list[str]] = {
         "tests/unit/reorder/test_stack.py",
         f"{_LAWS}/test_thread_laws.py",
     ],
-    "laws": [f"{_LAWS}/test_reorder_laws.py", f"{_LAWS}/test_convert_laws.py"],
+    "laws": [f"{_LAWS}/test_reorder_laws.py"],
     "views": [f"{_LAWS}/test_memory_laws.py", f"{_LAWS}/test_tile_laws.py"],
 }
 _NO_EMULATION = 3

@@ -25,8 +25,7 @@ from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import floats_of
 from reorder.reference import execute_reference
 from tests.opencl.runtimes import BESIDE
-from tests.property.reorder.test_convert_laws import elements
-from tests.reorders import random_bytes
+from tests.reorders import elements, random_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

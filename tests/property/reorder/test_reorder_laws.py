@@ -1,4 +1,4 @@
-"""A reorder against its definition, with both buffers next to guard pages."""
+"""Reorders that move or convert against their definition, with both buffers next to guard pages."""
 
 import json
 from contextlib import nullcontext
@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemoryDesc, UnsupportedFormatError, memory_desc
-from tests.reorders import (
-    beyond_caches,
-    expect,
-    few_boxes,
-    forced_parts,
-    move_guarded,
-    random_bytes,
-    spoil_padding,
-)
+from tests.attributes import attrs, conversions
+from tests.conversions import PAIRS
+from tests.reorders import Case, beyond_caches, check, few_boxes, forced_parts, random_bytes
 from tests.strategies import desc_pairs
 
 _CLDNN = [
@@ -28,26 +22,8 @@ _CLDNN = [
     for entry in json.loads((Path(__file__).parents[2] / "data" / "cldnn_formats.json").read_text())
 ]
 _PAIRS = desc_pairs()
+_SEEDS = st.integers(0, 2**31)
 Pair = tuple[MemoryDesc, MemoryDesc]
-
-
-def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads: int = 1) -> None:
-    """Compare a reorder with its definition, gaps and bytes of others included."""
-    source = random_bytes(src.min_nbytes, seed)
-    before = random_bytes(dst.min_nbytes, seed + 1)
-    wanted = expect(src, dst, source, before)
-    plan = reorder.plan_reorder(src, dst)
-    assert np.array_equal(
-        move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted
-    )
-    # only elements of src may affect the result
-    spoilt = spoil_padding(src, source, seed + 2) if not src.has_broadcast else source
-    assert np.array_equal(
-        move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted
-    )
-    reference = before.copy()
-    reorder.reference.execute_reference(src, dst, source, reference)
-    assert np.array_equal(reference, wanted)
 
 
 @st.composite
@@ -79,76 +55,72 @@ def _reversed(draw: st.DrawFn) -> Pair:
     return found[0], found[1]
 
 
-_ALL = {"any": _PAIRS, "swizzled": _swizzled(), "reversed": _reversed()}
+# the campaign draws any pair of types
+_CONVERSIONS = (
+    conversions() if settings.get_current_profile_name() == "campaign" else conversions(pairs=PAIRS)
+)
+_ALL = {"any": _PAIRS, "swizzled": _swizzled(), "reversed": _reversed(), "converts": _CONVERSIONS}
 
 
-@pytest.mark.parametrize("pairs", _ALL.values(), ids=_ALL)
-@given(st.data(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
-def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_nothing_else(
-    pairs: st.SearchStrategy[Pair], data: st.DataObject, seed: int, at_end: bool, threads: int
+@pytest.mark.parametrize("cases", _ALL.values(), ids=_ALL)
+@given(st.data(), _SEEDS, st.booleans(), st.sampled_from([1, 1, 2, 3, 5]))
+def test_a_reorder_writes_every_element_and_clears_every_padding_and_touches_nothing_else(
+    cases: st.SearchStrategy[Case], data: st.DataObject, seed: int, at_end: bool, threads: int
 ) -> None:
-    pair = data.draw(pairs)
+    case = data.draw(cases)
     # with its own boxes, and with few, which have indirect loops
     for boxes in (nullcontext(), few_boxes()):
         with boxes, forced_parts(threads):
-            check(*pair, seed, at_end=at_end, threads=threads)
+            check(case, seed, at_end=at_end, threads=threads)
 
 
 # sizes around the sides of the kernels' tiles, and layouts that use each of them
-_SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 65])
+_SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 65, 130])
 _TAGS = {
     2: ["ab", "ba", "AB16b16a", "AB8a8b", "BA4a2b", "Ab32a", "AB16a4b", "AB2a4b2a"],
     3: [
-        "abc",
-        "acb",
-        "cba",
-        "bac",
-        "aBc16b",
-        "aBc8b",
-        "ABc4b16a4b",
-        "ABc8b16a2b",
-        "ABc16a2b",
-        "Cab3c",
-        "ABc48a32b",
+        *("abc", "acb", "cba", "bac", "aBc16b", "aBc8b"),
+        *("ABc4b16a4b", "ABc8b16a2b", "ABc16a2b", "Cab3c", "ABc48a32b"),
     ],
     4: [
-        "abcd",
-        "acdb",
-        "cdba",
-        "aBcd16b",
-        "aBcd8b",
-        "ABcd16b16a",
-        "ABcd4b16a4b",
-        "ABcd8b8a2b",
-        "ab(CD)4(cd)",
-        "ABcd4a/1.8b8a/4.4b",
+        *("abcd", "acdb", "cdba", "aBcd16b", "aBcd8b", "ABcd16b16a", "ABcd4b16a4b"),
+        *("ABcd8b8a2b", "ab(CD)4(cd)", "ABcd4a/1.8b8a/4.4b"),
     ],
 }
+_TYPES = {"f32", "s8", "bf16", "u4", "f16", "u8", "f8_e4m3", "s32", "f64", "s4"}
+_CONVERTED = [pair for pair in PAIRS if {*pair} <= _TYPES]
+_MOVED = [(dtype, dtype) for dtype in ("f32", "s8", "bf16", "f64", "u4")]
 
 
 @st.composite
-def _tiled(draw: st.DrawFn) -> Pair:
+def _tiled(draw: st.DrawFn, types: list[tuple[str, str]]) -> Case:
     ndims = draw(st.sampled_from([2, 2, 3, 3, 4]))
     sizes = [draw(_SIZES) for _ in range(ndims)]
-    while np.prod(sizes) > 20_000:
+    while np.prod(sizes) > 40_000:
         sizes[sizes.index(max(sizes))] //= 3
-    dtype = draw(st.sampled_from(["f32", "s8", "bf16", "f64", "u4"]))
     tags = st.sampled_from(_TAGS[ndims])
-    return memory_desc(sizes, dtype, draw(tags)), memory_desc(sizes, dtype, draw(tags))
+    src, dst = (memory_desc(sizes, dtype, draw(tags)) for dtype in draw(st.sampled_from(types)))
+    return src, dst, draw(attrs(src, dst)) if types is _CONVERTED and draw(st.booleans()) else None
 
 
-@settings(max_examples=25)
-@given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
+@pytest.mark.parametrize("types", [_MOVED, _CONVERTED], ids=["moves", "converts"])
+@settings(max_examples=30)
+@given(st.data(), _SEEDS, st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
 def test_every_kernel_is_right_at_every_edge_of_its_tiles_and_on_every_share_of_threads(
-    pair: Pair, seed: int, at_end: bool, threads: int, beyond: bool
+    types: list[tuple[str, str]],
+    data: st.DataObject,
+    seed: int,
+    at_end: bool,
+    threads: int,
+    beyond: bool,
 ) -> None:
     with forced_parts(threads), beyond_caches() if beyond else nullcontext():
-        check(*pair, seed, at_end=at_end, threads=threads)
+        check(data.draw(_tiled(types)), seed, at_end=at_end, threads=threads)
 
 
-@given(_tiled(), st.integers(0, 2**31))
-def test_the_way_back_restores_every_bit(pair: Pair, seed: int) -> None:
-    src, dst = pair
+@given(_tiled(_MOVED), _SEEDS)
+def test_the_way_back_restores_every_bit(case: Case, seed: int) -> None:
+    src, dst, *_ = case
     memory = reorder.Memory(src, random_bytes(src.nbytes, seed))
     again = reorder.reorder(reorder.reorder(memory, dst), src)
     assert again.numpy().tobytes() == memory.numpy().tobytes()
@@ -190,7 +162,7 @@ def _check_cldnn(name: str, dtype: str) -> None:
     turned = memory_desc(sizes, dtype, "abcdefgh"[:ndims][::-1])
     there, back = (plain, turned) if dtype == "s8" else (turned, plain)
     for src, dst in ((there, layout), (layout, back)):
-        check(src, dst, ndims + weights, at_end=True)
+        check((src, dst), ndims + weights, at_end=True)
 
 
 def _describes(name: str, sizes: tuple[int, ...], dtype: str) -> bool:

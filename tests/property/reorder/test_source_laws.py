@@ -17,8 +17,7 @@ from reorder.plan import ReorderPlan
 from tests.attributes import conversions
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.conversions import every_code, random_codes
-from tests.property.reorder.test_convert_laws import elements
-from tests.reorders import few_boxes
+from tests.reorders import elements, few_boxes
 from tests.strategies import desc_pairs
 
 Case = tuple[MemoryDesc, MemoryDesc, Attr | None]

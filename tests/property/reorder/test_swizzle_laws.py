@@ -9,8 +9,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder import Attr
-from tests.property.reorder.test_reorder_laws import check
-from tests.reorders import expect, random_bytes
+from tests.reorders import check, expect, random_bytes
 
 TILE = memory_desc((7, 40), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)")
 # strides that are neither powers of two nor multiples of the pattern
@@ -61,9 +60,9 @@ def test_rows_at_any_element_are_cut_into_granules() -> None:
     assert all(box.indirect for box in plan.boxes)
     # not one step for each of the 13,000 elements
     assert sum(loop.extent for box in plan.boxes for loop in box.indirect) < 13000 // 4
-    check(plain, ODD, 3, at_end=True, threads=2)
-    check(ODD, plain, 3, at_end=True)
-    check(ODD, TILE_OF_ODD, 4, at_end=False)
+    check((plain, ODD), 3, at_end=True, threads=2)
+    check((ODD, plain), 3, at_end=True)
+    check((ODD, TILE_OF_ODD), 4, at_end=False)
     # converted, and of two swizzles
     x = np.random.default_rng(7).standard_normal((200, 65)).astype(np.float32)
     memory = reorder.reorder(x, ODD)
@@ -73,9 +72,9 @@ def test_rows_at_any_element_are_cut_into_granules() -> None:
 def test_what_tables_and_offsets_alone_say_is_moved() -> None:
     strided = memory_desc((9, 2, 0), "f64", strides=(1, 400, 100))
     # no elements; and boxes that only start elsewhere
-    check(strided, replace_xor(strided), 0, at_end=True)
+    check((strided, replace_xor(strided)), 0, at_end=True)
     src = memory_desc((15, 16, 1), "f32", "Sw<1,2,3> o 0 o (15,16,1):(16,1,1)")
-    check(src, memory_desc((15, 16, 1), "f32", "Abc3a2a"), 0, at_end=True)
+    check((src, memory_desc((15, 16, 1), "f32", "Abc3a2a")), 0, at_end=True)
 
 
 def replace_xor(desc: MemoryDesc) -> MemoryDesc:
@@ -87,7 +86,7 @@ def test_fused_dims_with_padding_are_in_a_table_of_elements() -> None:
     src = memory_desc((1, 1, 1), "f32", "Sw<1,0,3> o 0 o ((16,1),(16,1),1):((16,256),(1,256),256)")
     (loop,) = (loop for box in reorder.plan_reorder(src, dst).boxes for loop in box.indirect)
     assert loop.extent == 2
-    check(src, dst, 0, at_end=True)
+    check((src, dst), 0, at_end=True)
 
 
 PITCHED = memory_desc((200, 64), "f16", "Sw<3,3,3> o 0 o (200,64):(72,1)")

@@ -12,8 +12,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder import Attr, plan_reorder
 from reorder.cpu.schedule.tiles import cut_into_tiles
 from reorder.plan import Box, Node
-from tests.property.reorder.test_convert_laws import check
-from tests.reorders import box_map, element_map
+from tests.reorders import box_map, check, element_map
 from tests.strategies import desc_pairs
 
 

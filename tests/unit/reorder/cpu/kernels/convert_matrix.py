@@ -13,7 +13,7 @@ from memdesc import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr
 from tests.conversions import every_code, random_codes, run
-from tests.property.reorder.test_convert_laws import check
+from tests.reorders import check
 
 _PAIRS = (
     ("f32", "s8"),

@@ -21,8 +21,7 @@ from reorder.reference import execute_reference
 from tests.conversions import run
 from tests.processors import environment_of
 from tests.programs import run_python
-from tests.property.reorder.test_convert_laws import check
-from tests.reorders import beyond_caches, beyond_own_caches
+from tests.reorders import beyond_caches, beyond_own_caches, check
 from tests.unit.reorder.cpu.kernels.convert_matrix import (
     channels,
     groups,
