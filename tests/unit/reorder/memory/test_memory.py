@@ -113,7 +113,8 @@ def test_two_tensors_in_one_buffer_are_refused_unless_they_are_proven_apart() ->
     assert (whole.numpy() == 1).all()
     # views of one parent that alternate
     parent = memory_desc((2, 16, 3), "f32", "aBc8b")
-    plan = reorder.plan_reorder(*(parent.submemory((2, 8, 3), (0, at, 0)) for at in (0, 8)))
+    low, high = (parent.submemory((2, 8, 3), (0, at, 0)) for at in (0, 8))
+    plan = reorder.plan_reorder(low, high)
     buffer = np.arange(96, dtype=np.float32)
     with mock.patch("memdesc.diophantine._BUDGET", -1):
         refused(plan, buffer)
