@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
 from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
-from reorder.memory.dlpack import from_dlpack, is_exporter
+from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
 from reorder.plan.plan import ReorderPlan, checked_plan
@@ -310,7 +310,7 @@ def is_on_device(memory: Any) -> bool:
     return _is_of_device(type(memory))  # type: ignore[arg-type] # a class has a hash
 
 
-@cache
+@lru_cache(MAX_CLASSES)
 def _is_of_device(kind: Any) -> bool:
     modules = [base.__module__ for base in kind.__mro__]
     return any(module.startswith(_ON_DEVICE) or module == "pyopencl" for module in modules)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
@@ -39,6 +39,10 @@ _EXCHANGE = "__dlpack_c_exchange_api__"
 _METHODS = frozenset({"__dlpack__", "__dlpack_device__"})
 _TORCH_FUNCTION = "__torch_function__"
 _VERSION = (1, 0)
+# DLPACK_FLAG_BITMASK_READ_ONLY and DLPACK_FLAG_BITMASK_IS_COPIED
+READ_ONLY, IS_COPIED = 1, 2
+# Facts of at most so many classes are kept: keeping them keeps the classes alive.
+MAX_CLASSES = 256
 _MAX_NDIM = 64
 # In characters: errors of torch contain a stack trace.
 _MAX_REASON = 400
@@ -95,7 +99,15 @@ def _tensor_in(capsule: Any) -> _DLTensor | None:
     return None
 
 
-@cache
+def _is_copy(capsule: Any) -> bool:
+    """Whether a capsule says that its tensor is a copy."""
+    if not _is_valid(capsule, b"dltensor_versioned"):
+        return False
+    versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
+    return bool(versioned.flags & IS_COPIED)
+
+
+@lru_cache(MAX_CLASSES)
 def exporter_at(kind: type) -> int:
     """Return the address of the C function by which a class exports its tensors; 0 without one.
 
@@ -198,9 +210,9 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
 def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     """Return what an object exports, as an array on the same memory; `side` names it in messages.
 
-    If `write`, a tensor that requires a gradient is refused, as torch refuses in-place changes; if
-    not, its array is read-only. Fails if it is on a device whose memory the CPU cannot read, or its
-    type is not supported.
+    If `write`, a tensor is refused that requires a gradient, as torch refuses in-place changes, or
+    that exports a copy; if not, its array is read-only. Fails if it is on a device whose memory the
+    CPU cannot read, or its type is not supported.
     """
     name = type(x).__name__
     if write:
@@ -220,6 +232,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     try:
         _refuse_negated(x, side)
         capsule, dtype = _take(x)
+        is_copy = _is_copy(capsule)
         array: NDArray[Any] = np.from_dlpack(_Taken(capsule))
     except (MemdescError, MemoryError):
         raise
@@ -229,7 +242,12 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
             "on the CPU, for example from numpy.asarray() or torch's to_dense()"
         ) from None
     array = array if dtype is None else array.view(dtype.numpy)
-    if detached is not None:
+    if write and is_copy:
+        raise MemdescError(
+            f"{side}: the {name} exports a copy of its memory, so what is written would be lost; "
+            "pass a writable array"
+        )
+    if is_copy or detached is not None:
         array.flags.writeable = False
     return array
 

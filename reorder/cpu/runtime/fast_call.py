@@ -25,7 +25,7 @@ from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
-from reorder.memory.dlpack import CPU_DEVICE, dlpack_dtype, exporter_at
+from reorder.memory.dlpack import CPU_DEVICE, IS_COPIED, READ_ONLY, dlpack_dtype, exporter_at
 
 
 class _ArrayFields(NamedTuple):
@@ -125,8 +125,8 @@ _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 # Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
 _MIN_RELEASED = 16 << 10
 # flags of arrays that can be written, NPY_ARRAY_WRITEABLE of numpy's C API; and of tensors that
-# cannot, or are copies: DLPACK_FLAG_BITMASK_READ_ONLY and DLPACK_FLAG_BITMASK_IS_COPIED
-_WRITABLE, _NOT_WRITTEN = 0x400, 1 | 2
+# cannot, or are copies
+_WRITABLE, _NOT_WRITTEN = 0x400, READ_ONLY | IS_COPIED
 # The only version of tensors; later ones may differ after the flags.
 _VERSION = 1
 _CPU = CPU_DEVICE[0]

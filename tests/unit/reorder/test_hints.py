@@ -18,6 +18,7 @@ from memdesc import memory_desc
 from reorder import Memory, logs, plan_reorder
 from tests import hints
 from tests.hints import ROOT
+from tests.unit.reorder.memory.producers import Copying
 
 # covered beside the command line, devices, Dask, Zarr and files; not covered: rules of conversions
 _OTHERS = (
@@ -42,6 +43,7 @@ D = memory_desc((2, 3), "f32", "ab")
 PADDED = memory_desc((3,), "u8", "A4a")
 PLAN = plan_reorder(D, "ba")
 SIX = np.zeros((2, 3), np.float32)
+COPYING = Copying(SIX)
 S4 = memory_desc((2, 4), "s4", "ab")
 
 

@@ -26,6 +26,16 @@ class Exported:
         return self.view.__dlpack__(**options)
 
 
+class Copying(Exported):
+    """A tensor that exports a copy, and says so."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = TensorView(self.view.array.copy()).__dlpack__(**options)
+        at = _pointer(capsule, b"dltensor_versioned")
+        _Versioned.from_address(at).flags |= 2
+        return capsule
+
+
 class Raising:
     """A tensor whose parts of the protocol raise from a stage on."""
 

@@ -14,7 +14,7 @@ from memdesc.dtypes import DATA_TYPES
 from reorder import Memory
 from reorder.memory.dlpack import TensorView, from_dlpack
 from tests.programs import run_python
-from tests.unit.reorder.memory.producers import Exported, Raising, WrongCapsule
+from tests.unit.reorder.memory.producers import Copying, Exported, Raising, WrongCapsule
 
 _WHOLE = [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
 ONES = np.ones((2, 3), np.float32)
@@ -58,6 +58,23 @@ def test_a_memory_is_exported_as_its_logical_array_or_by_name_or_as_a_copy() -> 
     plain.data[:] = blocked.data[:] = 0
     assert not any(view.any() for view in views.values())
     assert all(np.array_equal(copied, x) for copied in copies)
+
+
+def test_an_exported_copy_is_read_and_never_written() -> None:
+    tensor = Copying(ONES.copy())
+    assert (reorder.reorder(tensor, "ba").numpy() == 1).all()
+    plan = reorder.plan_reorder(memory_desc((2, 3), "f32"), "ab")
+    for write in (
+        partial(reorder.reorder, ONES, out=tensor),
+        partial(reorder.execute, plan, ONES, tensor),
+    ):
+        with pytest.raises(MemdescError, match="out: the Copying exports a copy of its memory"):
+            write()
+    padded = memory_desc((1, 3), "f32", "aB6b")
+    with pytest.raises(MemdescError, match="read-only, but its padding must be set to zero"):
+        Memory(padded, tensor)
+    with pytest.raises(MemdescError, match="read-only"):
+        reorder.reorder(ONES[:1], out=Memory(padded, tensor, zero_pad=False))
 
 
 def test_elements_of_4_bits_are_not_exported() -> None:
