@@ -12,8 +12,8 @@ from memdesc.record import record_desc
 from reorder.records import Record
 from tests import refused
 from tests.records import random_record
+from tests.unit.reorder.records import test_repack
 from tests.unit.reorder.records.test_gguf import BLOCK, KIND
-from tests.unit.reorder.records.test_repack import made
 
 _SECTIONS = refused.sections(Path(__file__).with_name("refused.txt"))
 _GPTQ, _Q8_0 = record_desc((64, 128), "gptq", group=64), record_desc((1, 32), "q8_0")
@@ -34,6 +34,11 @@ def _set_field(name: str, values: Any) -> None:
         assert record.data.tobytes() == before
 
 
+def _repack(source: str | Record, to: Any, **options: Any) -> None:
+    record = test_repack.made(source) if isinstance(source, str) else source
+    reorder.records.repack(record, to, **options)
+
+
 _NAMES: dict[str, Any] = {
     "BLOCK": BLOCK,
     "DATA": np.zeros(34, np.uint8),
@@ -41,6 +46,7 @@ _NAMES: dict[str, Any] = {
     "INT4": memory_desc((1,), "u4").dtype.numpy,
     "KIND": KIND,
     "Q8_0": _Q8_0,
+    "Record": Record,
     "decode": reorder.records.dequantize_gguf,
     "dequantize": lambda **options: reorder.dequantize(Record(_Q8_0), **options),
     "gptq": _gptq,
@@ -48,8 +54,12 @@ _NAMES: dict[str, Any] = {
     "np": np,
     "record_desc": record_desc,
     "records": reorder.records,
-    "repack": lambda name, to, **options: reorder.records.repack(made(name), to, **options),
+    "repack": _repack,
     "set_field": _set_field,
+    **{
+        name: getattr(test_repack, name)
+        for name in ("codes_of", "float_zeros", "halved", "of_a_table", "put")
+    },
 }
 
 
