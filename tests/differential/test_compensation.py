@@ -41,8 +41,8 @@ def _compare(library: Library, tally: Tally, rng: random.Random) -> None:
     blocks = [rng.choice((1, 2, 4, 8, 16)) if dim < 3 else 1 for dim in range(ndims)]
     dims = draw_dims_with_tails(rng, blocks, max_nelems=5000)
     mask = rng.choice(_MASKS)
-    masks = rng.choice(((mask, None), (None, mask), (mask, mask)))
-    extra = Extra(*masks, rng.choice((1.0, 1.0, 0.5)))
+    s8s8, asymmetric = rng.choice(((mask, None), (None, mask), (mask, mask)))
+    extra = Extra(s8s8, asymmetric, rng.choice((1.0, 1.0, 0.5)))
     # blocked sources often pad, which libdnnl does not expect
     plain, tag = "abcde"[:ndims], rng.choice(_TAGS[ndims])
     src_tag = plain if rng.random() < 0.7 else rng.choice(_TAGS[ndims])
