@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -39,11 +40,16 @@ def hangs_fail() -> Iterator[None]:
 
 
 @contextmanager
-def limited_memory() -> Iterator[None]:
-    """Let this process ask for no more than a tebibyte: some systems grant any number of bytes."""
+def limited_memory(more: int | None = None) -> Iterator[None]:
+    """Let this process ask for that many more bytes: some systems grant any number of them.
+
+    By default for no more than a tebibyte in all.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) if more else 0
+    most = _NBYTES if more is None else pages * resource.getpagesize() + more
     given = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([_NBYTES, *given]), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (min([most, *given]), hard))
     try:
         yield
     finally:

@@ -3,12 +3,8 @@
 import copy
 import io
 import pickle
-import resource
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +27,7 @@ from memdesc import (
 from memdesc.record import Field, RecordDesc
 from memdesc.tags import FormatTag
 from tests.reorders import few_boxes, move_guarded, random_bytes
+from tests.work import limited_memory
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 # what reading a damaged pickle may allocate: indices of its memo are lengths of a table
@@ -107,7 +104,7 @@ def check_damaged(kind: str, seed: int, count: int) -> Counter[str]:
         data = _damaged(pickles[rng.integers(len(pickles))], rng)
         found: Any
         try:
-            with _limited_memory():
+            with limited_memory(_MAX_READ_NBYTES):
                 found = pickle.loads(data)
         except Exception:  # noqa: BLE001 - pickle may raise anything
             outcomes["not read"] += 1
@@ -135,18 +132,6 @@ def _damaged(data: bytes, rng: np.random.Generator) -> bytes:
             data[rng.integers(len(data))],
         )[rng.integers(3)]
     return bytes(changed)
-
-
-@contextmanager
-def _limited_memory() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    now = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + _MAX_READ_NBYTES, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def use(value: Any, rng: np.random.Generator) -> None:  # noqa: PLR0912, PLR0915, C901 - a case for each type
@@ -211,15 +196,7 @@ def _use_desc(desc: MemoryDesc, rng: np.random.Generator) -> None:
     assert 0 <= offsets.min() <= offsets.max() == desc.layout.last
     last = desc.offset([size - 1 for size in desc.dims])
     assert desc.offset(desc.index(last)) == last
-    at_end = bool(rng.integers(2))
-    source = random_bytes(desc.min_nbytes, 0)
-    row_major = memdesc.memory_desc(desc.dims, desc.dtype)
-    move_guarded(
-        reorder.plan_reorder(desc, row_major),
-        source,
-        random_bytes(row_major.min_nbytes, 1),
-        at_end=at_end,
-    )
+    use(reorder.plan_reorder(desc, memdesc.memory_desc(desc.dims, desc.dtype)), rng)
 
 
 _NOT_EQUAL = {"Memory", "Record", "Quantized", "prepared call"}  # compared by identity, or arrays

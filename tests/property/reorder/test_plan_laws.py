@@ -16,6 +16,8 @@ from reorder.plan.passes import simplify
 from tests.reorders import box_map, element_map, expect, few_boxes, move_guarded, random_bytes
 from tests.strategies import desc_pairs, descs
 
+Pair = tuple[MemoryDesc, MemoryDesc]
+
 
 def _pairs(to: NDArray[np.int64], fro: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return (to, fro) in the order of to, then of fro."""
@@ -31,26 +33,59 @@ def _check_map(src: MemoryDesc, dst: MemoryDesc) -> None:
     assert sum(box.size for box in plan.boxes) == dst.padded_nelems
 
 
-@given(desc_pairs())
+# steps of two or three blocks that do not divide each other, nested and beside smaller ones
+_ODD = ["A3a", "A4a", "A6a", "A10a", "A6a2a", "A4a6a", "A15a", "A9a", "A2a5a2a", "A16a3a", "a"]
+# the same on dims that share axes and that do not
+_SIZES = st.tuples(*[st.sampled_from([1, 2, 3, 5, 8, 17])] * 3)
+_BLOCKS = st.sampled_from([2, 3, 4, 6, 16, 48, 32])
+_JOINT = [("bc", "a"), ("ab", "c"), ("cb", "a"), ("ca", "b"), ("acb", ""), ("", "abc")]
+
+
+@st.composite
+def _odd(draw: st.DrawFn) -> Pair:
+    size, *tags = draw(st.tuples(st.integers(1, 130), *[st.sampled_from(_ODD)] * 2))
+    return memory_desc((size,), "u8", tags[0]), memory_desc((size,), "u8", tags[1])
+
+
+@st.composite
+def _clashing(draw: st.DrawFn) -> Pair:
+    sizes = draw(_SIZES)
+
+    def tag() -> str:
+        joint, alone = draw(st.sampled_from(_JOINT))
+        axes = draw(st.permutations([f"({joint})"] * bool(joint) + list(alone)))
+        cut = draw(st.lists(st.integers(0, len(axes) - 1), max_size=2))
+        inner = "".join(f"{draw(_BLOCKS)}{axes[k]}" for k in cut)
+        return "".join(axis.upper() if k in cut else axis for k, axis in enumerate(axes)) + inner
+
+    return memory_desc(sizes, "u8", tag()), memory_desc(sizes, "u8", tag())
+
+
+# padding goes along the dim that has it, where a unit dim shares its index
+_UNITS = st.builds(
+    lambda size, strides: (
+        memory_desc((1, 1, size), "u8", "(bac)"),
+        memory_desc((1, 1, size), "u8", strides=strides, padded_dims=(1, 2, size)),
+    ),
+    st.sampled_from((9, 1)),
+    st.sampled_from(((90, 45, 5), (45, 90, 5))),
+)
+_ALL = {"any": desc_pairs(), "odd": _odd(), "clashing": _clashing(), "units": _UNITS}
+
+
+@pytest.mark.parametrize("pairs", _ALL.values(), ids=_ALL)
+@given(st.data())
 def test_every_padded_element_of_dst_is_written_once_with_its_element_of_src_or_zero(
-    pair: tuple[MemoryDesc, MemoryDesc],
+    pairs: st.SearchStrategy[Pair], data: st.DataObject
 ) -> None:
+    pair = data.draw(pairs)
     _check_map(*pair)
     with few_boxes():  # which look dims up
         _check_map(*pair)
 
 
-# steps of two or three blocks that do not divide each other, nested and beside smaller ones
-_ODD = ["A3a", "A4a", "A6a", "A10a", "A6a2a", "A4a6a", "A15a", "A9a", "A2a5a2a", "A16a3a", "a"]
-
-
-@given(st.integers(1, 130), st.sampled_from(_ODD), st.sampled_from(_ODD))
-def test_the_map_holds_where_blocks_do_not_divide_each_other(size: int, src: str, dst: str) -> None:
-    _check_map(memory_desc((size,), "u8", src), memory_desc((size,), "u8", dst))
-
-
 @given(desc_pairs(max_nelems=512))
-def test_plans_of_equal_descriptors_are_one_value(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_plans_of_equal_descriptors_are_one_value(pair: Pair) -> None:
     src, dst = pair
     again = copy(src), copy(dst)
     assert plan_reorder(*again) is plan_reorder(src, dst)
@@ -60,59 +95,6 @@ def test_plans_of_equal_descriptors_are_one_value(pair: tuple[MemoryDesc, Memory
     for other in (again, bare):
         assert hash(plan_reorder(*other)) == hash(plan_reorder(src, dst))
         assert str(plan_reorder(*other)) == str(plan_reorder(src, dst))
-
-
-# sizes whose blocks do not divide each other, on dims that share axes and that do not
-_SIZES = st.tuples(*[st.sampled_from([1, 2, 3, 5, 8, 17])] * 3)
-_BLOCKS = st.sampled_from([2, 3, 4, 6, 16, 48, 32])
-_JOINT = [("bc", "a"), ("ab", "c"), ("cb", "a"), ("ca", "b"), ("acb", ""), ("", "abc")]
-
-
-@st.composite
-def _clashing(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
-    sizes = draw(_SIZES)
-
-    def tag() -> str:
-        joint, alone = draw(st.sampled_from(_JOINT))
-        axes = [f"({joint})"] * bool(joint) + list(alone)
-        axes = list(draw(st.permutations(axes)))
-        cut = draw(st.lists(st.integers(0, len(axes) - 1), max_size=2))
-        inner = "".join(f"{draw(_BLOCKS)}{axes[k]}" for k in cut)
-        return "".join(axis.upper() if k in cut else axis for k, axis in enumerate(axes)) + inner
-
-    return memory_desc(sizes, "u8", tag()), memory_desc(sizes, "u8", tag())
-
-
-@given(_clashing())
-def test_the_map_holds_where_axes_are_fused_or_transposed_and_blocks_do_not_divide(
-    pair: tuple[MemoryDesc, MemoryDesc],
-) -> None:
-    _check_map(*pair)
-
-
-@given(desc_pairs(max_nelems=512), st.data())
-def test_the_map_holds_for_a_source_with_negative_strides(
-    pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject
-) -> None:
-    _, dst = pair
-    strides, step = [], 1
-    for size in reversed(dst.dims):
-        strides.append(step * data.draw(st.sampled_from([1, -1])))
-        step *= max(size, 1)
-    strides.reverse()
-    start = sum(
-        -stride * (size - 1)
-        for stride, size in zip(strides, dst.dims, strict=True)
-        if stride < 0 < size
-    ) * all(dst.dims)
-    _check_map(memory_desc(dst.dims, dst.dtype, strides=strides, offset0=start), dst)
-
-
-def test_padding_goes_along_the_dim_that_has_it_where_a_unit_dim_shares_its_index() -> None:
-    for sizes in ((1, 1, 9), (1, 1, 1)):
-        src = memory_desc(sizes, "u8", "(bac)")
-        _check_map(src, memory_desc(sizes, "u8", strides=(90, 45, 5), padded_dims=(1, 2, sizes[2])))
-        _check_map(src, memory_desc(sizes, "u8", strides=(45, 90, 5), padded_dims=(1, 2, sizes[2])))
 
 
 _NODES = st.builds(
