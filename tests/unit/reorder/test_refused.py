@@ -18,7 +18,7 @@ from reorder.assumed import read_machine
 from reorder.plan import ReorderPlan, plan_runtime
 from tests import refused
 from tests.unit.reorder.memory.producers import Exported
-from tests.unit.reorder.test_api import cube
+from tests.unit.reorder.test_calls import cube
 from tests.work import limited_memory
 
 as_strided = np.lib.stride_tricks.as_strided

@@ -86,8 +86,8 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str) -> No
                 size // group if mask >> dim & 1 else 1
                 for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
             ]
-            values = rng.integers(0, 8, sizes) if is_point else rng.random(sizes) + 0.25
-            values = values if is_point else values.astype(np.float32)
+            scales = (rng.random(sizes) + 0.25).astype(np.float32)
+            values: Any = rng.integers(0, 8, sizes) if is_point else scales
             given |= {role: values, f"{role}_mask": mask, f"{role}_groups": own}
             full[role] = _spread(values, tuple(shared), dims).astype(wide)
         d = full["src_scale"] * (x.astype(wide) - full["src_zero_point"])
