@@ -1,12 +1,10 @@
 """Kernels compiled ahead: later processes find them on disk."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import reorder
-from memdesc import MemdescError
 from tests.programs import run_python
 
 # Random reorders, conversions and records; each kernel that is compiled is a line of the log.
@@ -56,20 +54,6 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     assert any("records" in name and name.endswith("f32, non-temporal stores") for name in names)
     assert "stage: combine, u8, f32, f32" in names
     assert all(kernel["seconds"] > 0 for kernel in made)
-
-
-@pytest.mark.parametrize(
-    ("dtypes", "records", "message"),
-    [
-        (["f33"], [], "f33"),
-        ([], ["q4"], "'q4' is not the name of a record; the names are q4_0"),
-        ("f32", [], r"dtypes is 'f32'; give a list of names, such as \['f32'\]"),
-        ([], 3, "records is 3; give a list"),
-    ],
-)
-def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> None:
-    with pytest.raises(MemdescError, match=message):
-        reorder.precompile.compile_kernels(dtypes, records)
 
 
 @pytest.mark.campaign

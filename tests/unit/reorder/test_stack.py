@@ -70,37 +70,25 @@ def test_threads_with_little_stack_compile(kib: int, tmp_path: Path) -> None:
     assert _run(kib, NUMBA_CACHE_DIR=str(tmp_path)) == f"2 {kib}\n"
 
 
-def _called_on_a_thread(*, raises: bool) -> tuple[list[threading.Thread], threading.Thread, str]:
-    """Call on a thread what keeps its thread, and raises; return both threads and the message."""
-    threads: list[threading.Thread] = []
-    messages: list[str] = []
+def test_a_function_runs_here_on_the_main_thread_and_else_on_one_new_thread() -> None:
+    seen: list[threading.Thread] = []
+    on_enough_stack(lambda: seen.append(threading.current_thread()))
 
     def inner() -> None:
-        threads.append(threading.current_thread())
-        if raises:
-            msg = "no luck"
-            raise KeyError(msg)
+        seen.append(threading.current_thread())
+        msg = "no luck"
+        raise KeyError(msg)
 
     def work() -> None:
-        try:
+        # what keeps its thread, and raises
+        with pytest.raises(KeyError, match="no luck"):
             on_enough_stack(lambda: on_enough_stack(inner))
-        except KeyError as error:
-            messages.append(str(error))
+        seen.append(threading.current_thread())
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    return threads, thread, "".join(messages)
-
-
-def test_a_function_runs_here_on_the_main_thread_and_else_on_one_new_thread() -> None:
-    here: list[threading.Thread] = []
-    on_enough_stack(lambda: here.append(threading.current_thread()))
-    assert here == [threading.main_thread()]
-    threads, caller, _ = _called_on_a_thread(raises=False)
-    assert len(threads) == 1
-    assert threads[0] is not caller
-
-
-def test_what_a_function_raises_on_another_thread_is_raised_here() -> None:
-    assert _called_on_a_thread(raises=True)[2] == "'no luck'"
+    here, other, caller = seen
+    assert here is threading.main_thread()
+    assert caller is thread
+    assert other not in {here, caller}
