@@ -1,9 +1,8 @@
-"""Locks and imports that forks and signal handlers must wait for.
+"""Locks and imports that forks must wait for.
 
 A fork waits, so that the child does not inherit a lock that none of its threads will release. This
 module is imported before LLVM, so that a fork that waits for LLVM to be imported also takes the
-locks of modules imported meanwhile. A signal handler is deferred while an exception from it would
-leave a compiler half imported, or its tables half filled: every later call would then fail.
+locks of modules imported meanwhile.
 
 Hooks before a fork run last to first. Those here must run before that of logging: a fork that held
 its lock, and waited for a thread that imports what logs, would wait for ever. Logging takes longer
@@ -14,124 +13,30 @@ after it, before anything is imported that may log.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
-
-# Signals whose handlers often raise: Ctrl-C, a request to end, a time limit, a closed terminal.
-_DEFERRED = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP")
-    if hasattr(signal, name)
-)
-
-
-class _Uninterrupted:
-    """A context that defers signal handlers until it exits; it can be nested.
-
-    Handlers only run on the main thread, so entering it on another thread has no effect.
-    """
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._handlers: list[tuple[int, Any]] = []
-        self._caught: list[tuple[int, FrameType | None]] = []
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        try:
-            self._depth += 1
-            if self._depth == 1:
-                self._replace()
-        except BaseException:
-            # raised by the handler of a signal that is not deferred yet
-            self._depth = 0
-            self._restore()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        if not self._depth or threading.current_thread() is not threading.main_thread():
-            return
-        self._depth -= 1
-        if not self._depth:
-            try:
-                self._restore()
-            finally:
-                self._deliver()
-
-    def forget(self) -> None:
-        """Restore the handlers in a child that another thread forked."""
-        self._depth = 0
-        self._caught.clear()
-        self._restore()
-
-    def _replace(self) -> None:
-        # in an embedding program, Python's main thread may be one on which no handler can be set
-        with suppress(ValueError):
-            for number in _DEFERRED:
-                handler = signal.getsignal(number)
-                if callable(handler):
-                    self._handlers.append((number, handler))
-                    signal.signal(number, self._defer)
-
-    def _defer(self, number: int, frame: FrameType | None) -> None:
-        self._caught.append((number, frame))
-
-    def _restore(self) -> None:
-        # a restored handler may run at once and raise; the others must still be restored
-        while self._handlers:
-            number, handler = self._handlers[-1]
-            try:
-                if signal.getsignal(number) == self._defer:
-                    signal.signal(number, handler)
-            except BaseException:
-                self._restore()
-                raise
-            self._handlers.pop()
-
-    def _deliver(self) -> None:
-        while self._caught:
-            number, frame = self._caught.pop(0)
-            handler = signal.getsignal(number)
-            if callable(handler):
-                try:
-                    handler(number, frame)
-                finally:
-                    self._deliver()
-
-
-uninterrupted = _Uninterrupted()
 
 
 class _Importing:
-    """Held while code is imported or compiled: a forked child cannot finish that."""
+    """Held while code is imported: a forked child cannot finish that."""
 
     _lock = threading.RLock()
     acquire = _lock.acquire
     release = _lock.release
 
     def __enter__(self) -> None:
-        uninterrupted.__enter__()
         self.acquire()
 
-    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
         self.release()
-        uninterrupted.__exit__()
-        if isinstance(error, FileNotFoundError):
-            from reorder.disk import check_working_folder
-
-            check_working_folder(error)  # packages that compilers import need one
 
 
 class _ImportingOthers(_Importing):
-    """The same lock, held while packages of others are imported, which may log."""
+    """Held also while code is compiled; packages of others may log, and cannot be interrupted."""
 
     def __enter__(self) -> None:
         if not _State.follows_logging:
@@ -141,10 +46,23 @@ class _ImportingOthers(_Importing):
             _State.follows_logging = True
             # waits for a fork that already holds the lock of logging, which all loggers need
             logging.getLogger("reorder")
+        with importing_own:
+            from reorder.interrupts import uninterrupted  # signal loads as slowly as ten modules
+        uninterrupted.__enter__()
         super().__enter__()
 
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        from reorder.interrupts import uninterrupted
 
-# for modules of this package, and for kernels that are loaded from files
+        super().__exit__(kind, error, traceback)
+        uninterrupted.__exit__()
+        if isinstance(error, FileNotFoundError):
+            from reorder.disk import check_working_folder
+
+            check_working_folder(error)  # packages that compilers import need one
+
+
+# for modules of this package, and for kernels that need no LLVM
 importing_own = _Importing()
 importing = _ImportingOthers()
 
@@ -199,7 +117,8 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     if _is_last():
-        uninterrupted.forget()
+        if (interrupts := sys.modules.get("reorder.interrupts")) is not None:
+            interrupts.uninterrupted.forget()
         for _, _, in_child in _State.waiting:
             in_child()
         importing.release()

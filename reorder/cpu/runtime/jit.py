@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from memdesc import __version__
 from reorder.cpu import kernel_files
-from reorder.cpu.runtime.machine_code import linked, load
+from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
 from reorder.cpu.target import processor, version_of
 from reorder.forks import importing, importing_own
 from reorder.stack import on_enough_stack
@@ -72,7 +72,7 @@ def kernel_at(kernel: Kernel) -> int:
     if kernel.name not in _addresses:
         # compiling imports modules, also in the compilers
         with importing:
-            on_enough_stack(lambda: _make(kernel, compiles=True))
+            on_enough_stack(lambda: _make(kernel, with_llvm=True))
     return _addresses[kernel.name]
 
 
@@ -107,8 +107,8 @@ def c_function(function: Callable[[int, int, int], int], name: str) -> Any:
     return CFUNCTYPE(c_int64, *[c_int64] * 3)(compiled_at(function, name))
 
 
-def _make(kernel: Kernel, *, compiles: bool = False) -> None:
-    """Load a kernel; or compile it, if it has no file."""
+def _make(kernel: Kernel, *, with_llvm: bool = False) -> None:
+    """Load a kernel; or compile it, if it has no file. Without LLVM this may do nothing."""
     name = kernel.name
     if name in _addresses:
         return
@@ -117,7 +117,7 @@ def _make(kernel: Kernel, *, compiles: bool = False) -> None:
     try:
         key = _key(kernel)
         kept = kernel_files.read(name, key)
-        if kept is None and not compiles:
+        if not with_llvm and (kept is None or needs_llvm(kept)):
             return
         content = _compile(kernel) if kept is None else kept
         _addresses[name] = load(content)
@@ -150,14 +150,20 @@ def _key(kernel: Kernel) -> str:
     return "\n".join([*facts, version_of("llvmlite"), version_of("numba")])
 
 
-def source_files(root: str = _ROOT) -> Iterator[str]:
+def source_files(root: str = _ROOT) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the sources on which the code of kernels may depend, by their place in the root."""
-    yield "memdesc/dtypes.py"
+    yield "memdesc/dtypes.py", os.stat(f"{root}/memdesc/dtypes.py")
     for package in _SOURCES:
-        for folder, inner, names in os.walk(f"{root}/{package}"):
-            inner.sort()
-            place = folder.removeprefix(f"{root}/")
-            yield from (f"{place}/{name}" for name in sorted(names) if name.endswith(".py"))
+        yield from _files(root, package)
+
+
+def _files(root: str, place: str) -> Iterator[tuple[str, os.stat_result]]:
+    for entry in sorted(os.scandir(f"{root}/{place}"), key=lambda entry: entry.name):
+        inner = f"{place}/{entry.name}"
+        if inner.endswith(".py"):
+            yield inner, entry.stat()
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _files(root, inner)
 
 
 @cache
@@ -167,15 +173,17 @@ def digest(root: str = _ROOT) -> str:
     It is kept for the sizes and times of the files. The time of a change of the file's status is
     one of them: no installer can set it.
     """
-    names = [*source_files(root)]
-    stats = (os.stat(f"{root}/{name}") for name in names)
-    dates = (f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}" for stat in stats)
-    key = "\n".join([__version__, root, *names, *dates])
+    files = dict(source_files(root))
+    facts = (
+        f"{name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+        for name, stat in files.items()
+    )
+    key = "\n".join([__version__, root, *facts])
     kept = kernel_files.read(_DIGEST, key)
     if kept is not None:
         return kept.hex()
     parts = [__version__.encode()]
-    for name in names:
+    for name in files:
         with open(f"{root}/{name}", "rb") as file:
             parts += name.encode(), file.read()
     made = source_hash(b"\n".join(parts))

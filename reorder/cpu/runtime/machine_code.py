@@ -76,10 +76,15 @@ def _rows(form: str, image: bytearray, start: int, nbytes: int) -> Iterator[tupl
     return struct.iter_unpack(form, image[start : start + nbytes])
 
 
+def needs_llvm(content: bytes) -> bool:
+    """Whether code is loaded by LLVM."""
+    return not content.partition(b"\0")[0].isdigit()
+
+
 def load(content: bytes) -> int:
     """Place code in memory for the rest of the process; returns the address of its function."""
     start, _, image = content.partition(b"\0")
-    if start.isdigit():
+    if not needs_llvm(content):
         return _placed(image) + int(start)
     from reorder.cpu.runtime.compiler import load_object
 

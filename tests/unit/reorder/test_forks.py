@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reorder.forks import importing, uninterrupted
+from reorder.forks import importing
+from reorder.interrupts import uninterrupted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
 
