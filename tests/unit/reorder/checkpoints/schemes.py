@@ -64,6 +64,13 @@ def record_in(folder: Path, prefix: str, *name: str, **options: Any) -> reorder.
         return checkpoint.record(prefix, *name, **options)
 
 
+def numbers_in(
+    folder: Path, prefix: str = "fc", *name: str, dtype: str = "f32", **options: Any
+) -> NDArray[Any]:
+    """Return the numbers of a weight of a model."""
+    return reorder.dequantize(record_in(folder, prefix, *name, **options), dtype=dtype).numpy()
+
+
 def refusal(folder: Path, prefix: str = "fc", *name: str, **options: Any) -> str:
     """Return why a weight of a model is not read."""
     with pytest.raises(MemdescError) as caught:
@@ -462,8 +469,9 @@ _ALL = (
     _words("awq", {"method": "AWQ"}),
     _words("gptq", {"method": "gptq", "desc_act": False}, zeros="v1"),
     _words("gptq", {"method": "gptq", "checkpoint_format": "gptq", "bits": 8}, bits=8),
-    _words(
-        "gptq", {"method": "gptq", "checkpoint_format": "gptq_v2", "bits": 8}, bits=8, zeros="v2"
+    *(
+        _words("gptq", {"method": "gptq", key: "gptq_v2", "bits": 8}, bits=8, zeros="v2")
+        for key in ("checkpoint_format", "format")
     ),
 )
 # by the record and its number

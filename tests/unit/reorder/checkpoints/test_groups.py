@@ -14,9 +14,8 @@ from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
+from tests.unit.reorder.checkpoints.schemes import numbers_in, refusal
 from tests.work import hangs_fail
-
-_ORDERED = np.arange(128, dtype=np.int32) // 64
 
 
 @pytest.fixture
@@ -30,57 +29,32 @@ def write(folder: Path, layer: Mapping[str, NDArray[Any]], **more: NDArray[Any])
     write_safetensors(folder / "model.safetensors", named)
 
 
-def reason(folder: Path, *name: str, **options: Any) -> str:
-    """Return why there is no record."""
-    with (
-        reorder.open_checkpoint(folder) as checkpoint,
-        pytest.raises(MemdescError) as caught,
-    ):
-        checkpoint.record("fc", *name, **options)
-    return str(caught.value)
-
-
-def values(folder: Path, *name: str, **options: Any) -> NDArray[np.float32]:
-    with reorder.open_checkpoint(folder) as checkpoint:
-        found: NDArray[np.float32] = reorder.dequantize(
-            checkpoint.record("fc", *name, **options)
-        ).numpy()
-        return found
-
-
 @pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
 def test_words_in_the_order_of_fortran_are_of_no_record(tmp_path: Path, name: str) -> None:
     layer, wanted = gptq_layer()
     arrays: dict[str, Any] = {f"fc.{each}": array for each, array in layer.items()}
     np.savez(tmp_path / "c.npz", **arrays)
     np.savez(tmp_path / "f.npz", **arrays | {f"fc.{name}": np.asfortranarray(layer[name])})
-    with reorder.open_checkpoint(tmp_path / "c.npz") as checkpoint:
-        assert np.array_equal(reorder.dequantize(checkpoint.record("fc", "gptq")).numpy(), wanted)
-    with (
-        reorder.open_checkpoint(tmp_path / "f.npz") as checkpoint,
-        pytest.raises(MemdescError, match=f"'fc.{name}' holds memory_desc"),
-    ):
-        checkpoint.record("fc", "gptq")
+    assert np.array_equal(numbers_in(tmp_path / "c.npz", "fc", "gptq"), wanted)
+    assert f"'fc.{name}' holds memory_desc" in refusal(tmp_path / "f.npz", "fc", "gptq")
 
 
 def test_an_order_of_inputs_that_is_that_of_the_groups_is_none(folder: Path) -> None:
     layer, wanted = gptq_layer()
+    order = np.arange(128, dtype=np.int32) // 64
     for desc_act in (False, True):
         write_config(folder, quant_method="gptq", desc_act=desc_act)
         for kind in (np.int32, np.int64):
-            write(folder, layer, g_idx=_ORDERED.astype(kind))
-            assert np.array_equal(values(folder), wanted)
-            assert np.array_equal(values(folder, "gptq"), wanted)
+            write(folder, layer, g_idx=order.astype(kind))
+            assert np.array_equal(numbers_in(folder), wanted)
+            assert np.array_equal(numbers_in(folder, "fc", "gptq"), wanted)
             out = folder.parent / f"{kind.__name__}-{desc_act}.safetensors"
-            assert {*converted(folder, out, "fc: gptq -> awq(scales=f16)")} == {
-                f"fc.{name}" for name in layer
-            }
-    for wrong in (_ORDERED[:-1], _ORDERED.astype(np.float32), np.zeros(0, np.int32)):
+            made = converted(folder, out, "fc: gptq -> awq(scales=f16)")
+            assert {*made} == {f"fc.{name}" for name in layer}
+    for wrong in (order[:-1], order.astype(np.float32), np.zeros(0, np.int32)):
         write(folder, layer, g_idx=wrong)
-        said = reason(folder)
+        said = refusal(folder)
         assert "is not an integer for each of the 128 inputs" in said or "not (128,) of s32" in said
-    write(folder, layer)
-    assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -96,38 +70,23 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
     moved = codes.astype(np.float32) - zeros.astype(np.float32)[order]
     wanted = moved * layer["scales"].astype(np.float32)[order]
     for name in ((), ("gptq",)):
-        assert np.array_equal(values(folder, *name), wanted)
-    rule = "fc: gptq -> plain(axes=oi), f32"
+        assert np.array_equal(numbers_in(folder, "fc", *name), wanted)
     for small in (1 << 12, 1 << 30):
-        out = folder.parent / f"{small}.safetensors"
-        options = reorder.checkpoints.ConvertOptions(max_bytes=small, verify=True)
-        reorder.convert(folder, out, map=[rule], options=options)
-        assert np.array_equal(reorder.load(out), wanted.T)
+        out, rule = folder.parent / f"{small}.safetensors", "fc: gptq -> plain(axes=oi), f32"
+        assert np.array_equal(converted(folder, out, rule, max_bytes=small)["fc.weight"], wanted.T)
     assert "which no record holds" in refused(folder, folder.parent / "no", "fc: gptq -> awq")
     for step, shown in ((1, "1 to 4"), (-1, "-1 to 2")):
         write(folder, layer, g_idx=(order + step).astype(kind))
-        assert f"fc.g_idx has groups {shown}, but there are 4" in reason(folder)
+        assert f"fc.g_idx has groups {shown}, but there are 4" in refusal(folder)
 
 
 def test_one_group_may_be_smaller_than_config_says(folder: Path) -> None:
     layer, wanted = gptq_layer(dims=(64, 256), group=64)
     write(folder, layer)
     write_config(folder, quant_method="gptq", group_size=128)
-    assert np.array_equal(values(folder), wanted)
+    assert np.array_equal(numbers_in(folder), wanted)
     write_config(folder, quant_method="gptq", group_size=32)
-    assert "but the shapes of the tensors say one group of 64 inputs" in reason(folder)
-
-
-def test_other_names_of_keys_say_the_same(folder: Path) -> None:
-    write(folder, gptq_layer()[0])
-    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
-    wanted = values(folder)
-    write_config(folder, quant_method="gptq", format="gptq_v2")
-    assert np.array_equal(values(folder), wanted)
-    write_config(folder, quant_method="gptq", format="gptq_v2", checkpoint_format="gptq")
-    assert "checkpoint_format is 'gptq', but format is 'gptq_v2'; correct" in reason(folder)
-    write_config(folder, quant_method="awq", format="gemv")
-    assert "version is 'gemv', not gemm" in reason(folder)
+    assert "but the shapes of the tensors say one group of 64 inputs" in refusal(folder)
 
 
 @pytest.mark.parametrize("section", [{"quant_method": "awq"}, {"quant_method": "x"}, {"bits": []}])
@@ -141,78 +100,39 @@ def test_a_note_says_what_a_weight_is_whatever_a_config_says(
     assert found.desc == record.desc
 
 
-def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
-    desc = record_desc((2, 32), "q4_0")
-    data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)
-    write_safetensors(folder / "model.safetensors", {"fc": data})
-    with reorder.open_checkpoint(folder) as checkpoint:
-        assert checkpoint.record("fc", "q4_0").data.tobytes() == data.tobytes()
-
-
-def test_a_prefix_without_words_of_a_record_is_told_what_it_has(folder: Path) -> None:
+def test_a_prefix_without_words_of_a_record_is_told_what_there_is(folder: Path) -> None:
     write(folder, fp8_layer())
-    assert "its tensors fit fp8_block: give the name" in reason(folder)
+    assert "its tensors fit fp8_block: give the name" in refusal(folder)
+    absent = "no tensor 'fc.qweight'; "
+    assert refusal(folder, "fc", "gptq").endswith(f"{absent}it has fc.weight, fc.weight_scale_inv")
     write_config(folder, quant_method="quark")
-    assert "config.json: there is no record for quant_method 'quark'" in reason(folder)
-    said = reason(folder, "gptq")
-    assert (
-        said == "the checkpoint has no tensor 'fc.qweight'; it has fc.weight, fc.weight_scale_inv"
-    )
+    assert "config.json: there is no record for quant_method 'quark'" in refusal(folder)
+    words, floats = np.ones((16, 8), np.int32), np.ones((16, 8), np.float16)
+    write(folder, {"mlp.qweight": words, "mlp.scales": floats[:1]})
+    said = refusal(folder, "fc", "gptq")
+    assert said.endswith(f"{absent}prefixes of its 1 quantised weights: 'fc.mlp'")
+    write(folder, {"weight": floats})
+    assert refusal(folder).endswith(f"{absent}it has no quantised weights")
 
 
-def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
-    write(
-        folder,
-        {"mlp.qweight": np.ones((16, 8), np.int32), "mlp.scales": np.ones((1, 8), np.float16)},
-    )
-    said = reason(folder, "gptq")
-    assert said.endswith("no tensor 'fc.qweight'; prefixes of its 1 quantised weights: 'fc.mlp'")
-    write(folder, {"weight": np.ones((16, 8), np.float16)})
-    assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")
-
-
-def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: Path) -> None:
+def test_bytes_are_whole_blocks_of_a_record_of_one_tensor(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    reorder.save(path, {"b": np.zeros((4, 256), np.uint8), "f": np.zeros((4, 110), np.float32)})
+    blocks = np.arange(4 * 220, dtype=np.uint8).reshape(4, 220)
+    reorder.save(path, {"b": blocks[:, 1:], "f": np.zeros((4, 110), np.float32), "w": blocks})
     with reorder.open_checkpoint(path) as checkpoint:
-        with pytest.raises(MemdescError, match=r"3\.4375 bits per element: 256 bytes are not"):
-            checkpoint.record("b", "iq3_s")
-        with pytest.raises(MemdescError, match="'f' holds f32, and iq3_s is stored as bytes"):
-            checkpoint.record("f", "iq3_s")
-
-
-@pytest.mark.parametrize(
-    ("section", "ignored"),
-    [
-        ({"quant_method": "fp8"}, "modules_to_not_convert"),
-        ({"quant_method": "awq", "bits": 4}, "modules_to_not_convert"),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8_skip_modules"),
-        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "ignore"),
-    ],
-)
-def test_layers_that_a_file_leaves_plain_have_no_record(
-    tmp_path: Path, section: dict[str, Any], ignored: str
-) -> None:
-    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual"]}
-    write_config(tmp_path, **section)
-    found = Configs(tmp_path).declared
-    assert found is not None
-    for layer in ("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.blocks.0.fc"):
-        (one,) = found.at(layer)
-        assert one.is_ignored
-        assert one.name is None
-        assert found.named(layer) is None
-    for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
-        assert found.at(layer) == found.rest
-    for wrong in ("lm_head", ["lm_head", 7], {"lm_head": True}):
-        write_config(tmp_path, **section | {ignored: wrong})
-        with pytest.raises(MemdescError, match=f"{ignored} must be a list of strings, not "):
-            _ = Configs(tmp_path).declared
+        assert checkpoint.record("w", "iq3_s").data.tobytes() == blocks.tobytes()
+    assert "3.4375 bits per element: 219 bytes are not" in refusal(path, "b", "iq3_s")
+    assert "'f' holds f32, and iq3_s is stored as bytes" in refusal(path, "f", "iq3_s")
 
 
 _KIND = {"type": "int", "strategy": "channel"}
 _COMPRESSED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 _DYNAMIC = {r"-:.*\.gate$": {}, r"+:.*[.]up": {"bits": 8}, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+_IGNORED = ["lm_head", "model.layers.*.mlp.gate", "visual"]
+_LISTED = {
+    **dict.fromkeys(("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.0.fc")),
+    **dict.fromkeys(("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"), 8),
+}
 
 
 def _groups(**bits: int) -> dict[str, Any]:
@@ -227,7 +147,17 @@ def _groups(**bits: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("section", "bits"),
     [
-        # whole names are ignored where loaders compare these
+        # ends of names, and names with stars, are ignored where loaders compare these
+        *(
+            ({"quant_method": method, key: _IGNORED, **more}, _LISTED)
+            for method, key, more in (
+                ("fp8", "modules_to_not_convert", {}),
+                ("awq", "modules_to_not_convert", {}),
+                ("bitsandbytes", "llm_int8_skip_modules", {"load_in_8bit": True}),
+                ("modelopt", "ignore", {"quant_algo": "FP8"}),
+            )
+        ),
+        # else whole names
         (
             _COMPRESSED | {"ignore": ["lm_head", "a.b"], "num_bits": 8, **_KIND},
             {"lm_head": None, "a.b": None, "a.b.c": 8, "x.a.b": 8, "model.lm_head": 8},
@@ -261,10 +191,11 @@ def test_layers_have_the_bits_that_a_section_says(
     write_config(tmp_path, **section)
     found = Configs(tmp_path).declared
     assert found is not None
-    said = {layer: found.at(layer)[0] for layer in bits}
-    assert {
-        layer: each.options.get("bits", each.is_ignored or 8) for layer, each in said.items()
-    } == {layer: wanted or True for layer, wanted in bits.items()}
+    for layer, wanted in bits.items():
+        said = found.at(layer)[0]
+        assert said.is_ignored == (wanted is None)
+        assert wanted in (None, said.options.get("bits", 8))
+        assert wanted or (said.name, found.named(layer)) == (None, None)
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])

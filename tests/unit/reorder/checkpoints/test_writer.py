@@ -1,6 +1,5 @@
 import errno
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,19 +71,6 @@ def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
         Writer(tmp_path / "no" / "x", []).begin()
 
 
-def test_an_old_output_that_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    target = tmp_path / "model"
-    for fill in (1, 2):
-        _fill(target, fill, overwrite=fill > 1)
-        assert _filled(target) == fill
-    # it ended after the new folder got its name, before it had removed the old one
-    partial_folder(target).mkdir()
-    shutil.copytree(target, partial_folder(target) / "whole")
-    _fill(target, 3, overwrite=True)
-    assert _filled(target) == 3
-    assert _names(tmp_path) == {"model"}
-
-
 def _files(*names: str) -> list[PlannedFile]:
     return [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
 
@@ -126,7 +112,7 @@ def test_a_folder_with_files_of_others_is_not_replaced(tmp_path: Path, name: str
     assert _names(target) == {"model.safetensors"}
 
 
-def test_files_that_are_added_meanwhile_are_not_lost(tmp_path: Path) -> None:
+def test_what_others_make_meanwhile_stays(tmp_path: Path) -> None:
     target = tmp_path / "model"
     _fill(target, 1)
     files = plan_shards([Tensor("a", "u8", (60,), 60)], {}, 128)
@@ -136,15 +122,12 @@ def test_files_that_are_added_meanwhile_are_not_lost(tmp_path: Path) -> None:
             writer.finish()
     assert (target / "notes").read_text() == "mine"
     assert _filled(target) == 1
-
-
-def test_a_target_that_is_made_while_the_lock_is_taken_stays(tmp_path: Path) -> None:
-    files = [plan_file(tmp_path / _NAME, [_TENSOR], {})]
-    writer = Writer(tmp_path / _NAME, files)
+    writer = Writer(tmp_path / _NAME, [plan_file(tmp_path / _NAME, [_TENSOR], {})])
     (tmp_path / _NAME).write_text("mine")
     with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
         writer.begin()
-    assert _names(tmp_path) == {_NAME}
+    assert (tmp_path / _NAME).read_text() == "mine"
+    assert not writer.folder.exists()
 
 
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
@@ -174,20 +157,27 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
         write_part(writer, "a", 0, np.ones(100, np.uint8))
 
 
+def _failing(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
+    """Let a function of the system fail."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(name, fail)
+
+
 def test_a_file_that_the_disk_has_no_room_for_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(handle: int, nbytes: int) -> None:
-        del handle, nbytes
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("reorder.checkpoints.writer._reserve", full)
+    _failing(monkeypatch, "os.posix_fallocate", errno.ENOSPC)
     with pytest.raises(MemdescError, match="cannot be written: No space left"):
         one_tensor(tmp_path / _NAME)
     assert _names(tmp_path) == set()
-    monkeypatch.undo()
-    with one_tensor(tmp_path / _NAME) as writer:  # nobody has the lock
-        writer.discard()
+    # nobody has the lock, and a file has its size where room cannot be promised
+    _failing(monkeypatch, "os.posix_fallocate", errno.EOPNOTSUPP)
+    with one_tensor(tmp_path / _NAME) as writer:
+        writer.finish()
+    assert (tmp_path / _NAME).read_bytes()[-100:] == bytes(100)
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
@@ -220,37 +210,23 @@ def _finish_some(target: Path) -> None:
         write_part(writer, "c", 0, np.full(10, 7, np.uint8))
 
 
-def test_finished_files_with_equal_facts_are_kept_and_others_start_again(tmp_path: Path) -> None:
-    target = tmp_path / "model"
-    _finish_some(target)
-    with _sharded(target, resume=True, facts={"b": "2"}) as writer:
-        assert writer.finished == {"a"}
-        writer.finish()
-    assert [(target / name).read_bytes() for name in "abc"] == [b"\7" * 10, bytes(10), bytes(10)]
-    assert _names(tmp_path) == {"model"}
-    _finish_some(tmp_path / "again")
-    with _sharded(tmp_path / "again") as writer:
-        assert not writer.finished
-        writer.finish()
-    assert (tmp_path / "again" / "a").read_bytes() == bytes(10)
-
-
-def _left(target: Path) -> set[str]:
-    """Return the names of the files that are finished, or taken to be."""
-    return {path.name for path in (partial_folder(target) / "files").rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 9), Path.unlink])
-def test_what_is_not_known_to_be_finished_starts_again(
-    tmp_path: Path, damage: Callable[[Path], object]
+@pytest.mark.parametrize(
+    ("damage", "facts"),
+    [(Path.stat, {"b": "2"}), (lambda path: os.truncate(path, 9), {}), (Path.unlink, {})],
+)
+def test_whole_files_with_equal_facts_are_kept_and_others_start_again(
+    tmp_path: Path, damage: Callable[[Path], object], facts: dict[str, str]
 ) -> None:
     target = tmp_path / "model"
     _finish_some(target)
-    assert _left(target) == {"a", "b"}
-    (path,) = partial_folder(target).rglob("a")
+    (path,) = partial_folder(target).rglob("b")
     damage(path)
-    with _sharded(target, resume=True) as writer:
-        assert writer.finished == _left(target) == {"b"}
+    with _sharded(target, resume=True, facts=facts) as writer:
+        left = {each.name for each in (writer.folder / "files").rglob("*") if each.is_file()}
+        assert writer.finished == left == {"a"}
+        writer.finish()
+    assert [(target / name).read_bytes() for name in "abc"] == [b"\7" * 10, bytes(10), bytes(10)]
+    assert _names(tmp_path) == {"model"}
 
 
 def test_a_lost_worker_does_not_reach_files_of_a_later_run(tmp_path: Path) -> None:
@@ -393,10 +369,7 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path, *, discards: bool)
 def test_a_file_system_that_cannot_lock_is_not_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", fail)
+    _failing(monkeypatch, "fcntl.flock", number)
     with pytest.raises(MemdescError) as caught:
         one_tensor(tmp_path / _NAME)
     assert str(caught.value) == (
@@ -418,15 +391,3 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
             one_tensor(tmp_path / "z.npz")
         (tmp_path / _NAME).unlink()
     assert len([*open_files.iterdir()]) == before
-
-
-def test_a_file_has_its_size_where_room_cannot_be_promised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: int) -> None:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-    monkeypatch.setattr(os, "posix_fallocate", fail)
-    with one_tensor(tmp_path / _NAME) as writer:
-        writer.finish()
-    assert (tmp_path / _NAME).read_bytes()[-100:] == bytes(100)

@@ -9,14 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import reorder
+import reorder.disk
 from memdesc import MemdescError, memory_desc
 from reorder.checkpoints import ConvertOptions, ConvertProgress
+from reorder.checkpoints import writer as writing
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.moves import tasks
 from reorder.checkpoints.reorder_file import FileReorder, reorder_file
-from reorder.checkpoints.writer import partial_folder
+from reorder.checkpoints.writer import InUseError, partial_folder
 from tests.checkpoints import model_folder
 from tests.programs import run_python
+from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
+from tests.writers import one_tensor
 
 _PROGRAM = Path(__file__).with_name("kill_program.py")
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
@@ -129,3 +135,52 @@ def test_a_reorder_between_files_that_fails_leaves_nothing(tmp_path: Path) -> No
             step=lambda _: (tmp_path / "x.npy").touch(),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+# A system without locks of folders or reads at offsets.
+
+
+@pytest.fixture
+def _less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "fcntl", None)
+    for name in ("_HAS_OFFSETS", "_OPENS_FOLDERS"):
+        monkeypatch.setattr(reorder.disk, name, False)
+    monkeypatch.setattr(writing, "system_function", lambda *_: None)
+    monkeypatch.setattr(tasks, "_sync_file_range", lambda: None)
+    for name in ("preadv", "pwrite", "posix_fallocate"):
+        monkeypatch.delattr(os, name, raising=False)
+
+
+@pytest.mark.usefixtures("_less")
+def test_one_process_writes_at_a_time_and_a_lock_that_was_left_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "x.safetensors"
+    folder = partial_folder(target)
+    with one_tensor(target):
+        with pytest.raises(InUseError, match="lock', which a killed process left"):
+            one_tensor(target)
+        assert (folder / "lock").exists()
+    (folder / "lock").touch()  # as a killed process leaves it
+    with pytest.raises(InUseError):
+        one_tensor(target, resume=True)
+    (folder / "lock").unlink()
+    one_tensor(target, resume=True).close()
+
+
+@pytest.mark.usefixtures("_less")
+def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portable, usual = tmp_path / "portable", tmp_path / "usual"
+    small = ConvertOptions(max_bytes=20_000, threads=1)
+    rules = ("conv.weight: ohwi", "*.1.mlp: awq -> ab, f32")
+    with ended_after(8) as end:
+        settings = small._replace(shard_bytes=20_000)
+        reorder.convert(model, portable, map=rules, options=settings, progress=end)
+    assert partial_folder(portable).exists()
+    reorder.convert(model, portable, map=rules, options=small._replace(resume=True))
+    with pytest.raises(MemdescError, match="cannot replace a folder in one step"):
+        reorder.convert(model, portable, map=rules, options=small._replace(overwrite=True))
+    monkeypatch.undo()
+    reorder.convert(model, usual, map=rules, options=small)
+    assert contents(usual) == contents(portable)
+    assert not partial_folder(portable).exists()

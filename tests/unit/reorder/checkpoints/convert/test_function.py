@@ -1,9 +1,7 @@
 """`reorder.convert`: what it takes, what it says while it runs, and what it returns."""
 
 import os
-from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,44 +72,6 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
         assert str(found["conv.weight"].desc).endswith("'acdb')")
         assert str(found["lm_head.weight"].desc) == "memory_desc((80, 64), 'f16', 'ab')"
         assert dict(found.record("model.layers.0.mlp").desc.options)["zeros"] == "v2"
-
-
-_CONV = "conv.weight: ohwi"
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"map": _CONV}, "map must be a list of rules, not 'conv.weight: ohwi': the last"),
-        ({"map": 3}, "map must be a list of rules, not 3"),
-        ({"map": [5]}, "a rule is a string, or the path of a file of rules, not 5"),
-        ({"map": [_CONV.encode()]}, "a rule is a string, or the path of a file of rules"),
-        ({"map": {_CONV}}, "the last one that matches applies, so their order counts"),
-        ({"map": {_CONV: 1}}, "the last one that matches applies, so their order counts"),
-        ({"map": repeat(_CONV)}, "map must be a list of rules, not"),
-        ({"map": ["nothing: ohwi"]}, "no tensor and no record is called 'nothing'"),
-        ({"max_bytes": 0}, "max_bytes must be an integer of 1 or more, not 0"),
-        ({"max_bytes": 1.5}, "max_bytes must be an integer of 1 or more, not 1.5"),
-        ({"shard_bytes": -1}, "shard_bytes must be an integer of 1 or more, not -1"),
-        ({"max_bytes": True}, "max_bytes must be an integer of 1 or more, not True"),
-        ({"verify": "no"}, "verify must be True or False, not 'no'"),
-        ({"threads": 0}, "threads must be an integer of 1 or more, not 0"),
-        ({"options": {"max_bytes": 1}}, "options must be ConvertOptions, not "),
-        ({"options": {}, "client": 5}, "options must be ConvertOptions, not "),
-        ({"progress": 5}, "progress must be a function, not 5"),
-    ],
-)
-def test_calls_that_make_no_sense_are_refused(
-    model: Path, tmp_path: Path, given: dict[str, Any], problem: str
-) -> None:
-    options = {name: given[name] for name in given.keys() & {*_SMALL._fields}}
-    call = {"map": _RULES, "options": _SMALL._replace(**options), **given}
-    with pytest.raises(MemdescError) as caught:
-        reorder.convert(
-            model, tmp_path / "out", **{k: x for k, x in call.items() if k not in options}
-        )
-    assert problem in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("error", [OSError(5, "mine", "theirs"), StopIteration(), SystemExit(3)])

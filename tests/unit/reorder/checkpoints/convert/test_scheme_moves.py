@@ -7,29 +7,33 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import reorder
 from memdesc.record import record_desc
-from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
+from tests.unit.reorder.checkpoints.convert.results import (
+    SMALL,
+    convert,
+    converted,
+    refused,
+    words_of,
+)
 from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
     DIMS,
     SCHEMES,
+    Layer,
+    Weight,
     declared,
     deepseek_fp4,
     fp8,
     mlx,
     modelopt,
+    numbers_in,
     nvfp4,
     record_in,
     refusal,
     write_model,
 )
-
-Layer = dict[str, NDArray[Any]]
-Weight = tuple[Layer, NDArray[Any]]
-
 
 _SIZES = {
     "fp8_tensor": ((1, 1), (300, 130)),
@@ -44,15 +48,6 @@ _EXPERTS = {each.record: each.make for each in SCHEMES.values() if each.prefix =
 def _fp8(name: str, scale: str = "weight_scale", **more: Any) -> Weight:
     shape, block = _SIZES[name]
     return fp8(scale, shape, block=block, **more)
-
-
-def _values(folder: Path, prefix: str = "fc", *name: str) -> NDArray[Any]:
-    return reorder.dequantize(record_in(folder, prefix, *name)).numpy()
-
-
-def _section(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "config.json").read_text())["quantization_config"]
-    return found
 
 
 # FP8
@@ -78,14 +73,14 @@ def test_a_record_is_moved_and_declared_as_its_readers_expect(
     folder = write_model(tmp_path / "in", {"fc": layer}, {})
     made = converted(folder, tmp_path / "out", f"fc: {name} -> {target}")
     assert made["fc.weight"].tobytes() == layer[".weight"].tobytes()
-    section = _section(tmp_path / "out")
+    section = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
     assert section["quant_method"] == method
     key = "ignore" if method == "compressed-tensors" else "modules_to_not_convert"
     # what no other program reads is declared by its own name
     assert section.get(key) == (None if method == "fp8_channel" else ["lm_head"])
     assert section.get("bits", 8) == 8
     assert record_in(tmp_path / "out", "fc").desc.name == target.partition("(")[0]
-    assert np.array_equal(_values(tmp_path / "out"), wanted)
+    assert np.array_equal(numbers_in(tmp_path / "out"), wanted)
 
 
 def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
@@ -129,7 +124,7 @@ def test_experts_keep_their_names(
     made = converted(folder, tmp_path / "out", f"mlp*: {name} -> {target}")
     assert made.keys() == {f"{_STACKED}{end}" for end in ends} | {*BESIDE}
     assert record_in(tmp_path / "out", _STACKED).desc.name == target.partition("(")[0]
-    assert np.array_equal(_values(tmp_path / "out", _STACKED), wanted)
+    assert np.array_equal(numbers_in(tmp_path / "out", _STACKED), wanted)
     loaded = reorder.load_all(tmp_path / "out/model.safetensors", reorder.records.Record)
     assert [*loaded] == [_STACKED]
     # once more, from what was written
@@ -142,19 +137,15 @@ def test_experts_keep_their_names(
 
 def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> None:
     weights = {"a.fc": nvfp4(), "b.fc": fp8("weight_scale", (), block=(300, 130))}
-    own: dict[str, dict[str, Any]] = {
-        "a.fc": {"quant_algo": "NVFP4", "group_size": 16},
-        "b.fc": {"quant_algo": "FP8"},
-    }
+    own: dict[str, Any] = {"a.fc": {"quant_algo": "NVFP4"}, "b.fc": {"quant_algo": "FP8"}}
     layers = {name: layer for name, (layer, _) in weights.items()}
     config = modelopt("MIXED_PRECISION", quantized_layers=own)
     folder = write_model(tmp_path / "in", layers, config)
     old = {"quantization": config["quantization_config"]}
     (folder / "hf_quant_config.json").write_text(json.dumps(old))
-    names = [record_in(folder, name).desc.name for name in own]
-    assert names == ["modelopt_nvfp4", "fp8_tensor"]
-    for name, (_, wanted) in weights.items():
-        assert np.array_equal(_values(folder, name), wanted)
+    for name, record in (("a.fc", "modelopt_nvfp4"), ("b.fc", "fp8_tensor")):
+        assert record_in(folder, name).desc.name == record
+        assert np.array_equal(numbers_in(folder, name), weights[name][1])
     own["b.fc"]["quant_algo"] = "NVFP4"
     (folder / "config.json").write_text(json.dumps(config))
     said = refusal(folder, "b.fc")
@@ -162,75 +153,63 @@ def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> 
     assert "correct the one that is wrong" in said
 
 
-_TURNED = "fc: modelopt_nvfp4 -> compressed_nvfp4"
-
-
-def _with_factor(path: Path, factor: float) -> Path:
-    layer, _ = nvfp4()
-    layer[".weight_scale_2"] = np.array(factor, np.float32)
-    return write_model(path, {"fc": layer}, {})
-
-
 @pytest.mark.parametrize("divides", [True, False])
 def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: bool) -> None:
     layer, wanted = nvfp4(divides=divides)
     old, new = ("compressed_nvfp4", "modelopt_nvfp4")[:: 1 if divides else -1]
     folder = write_model(tmp_path / "in", {"fc": layer}, {})
-    options = SMALL._replace(dry_run=True)
-    report = reorder.convert(folder, tmp_path / "no", map=[f"fc: {old} -> {new}"], options=options)
-    (said,) = [each for each in report.warnings if "reciprocal" in each]
+    said = " ".join(convert(folder, tmp_path / "out", f"fc: {old} -> {new}").warnings)
+    assert "reciprocal" in said
     assert "scales change by at most 1.2e-07 of their value" in said
-    made = converted(folder, tmp_path / "out", f"fc: {old} -> {new}")
-    whole = "weight_scale_2" if divides else "weight_global_scale"
+    made = words_of(tmp_path / "out")
+    ends = ("", "_scale", "_scale_2") if divides else ("_packed", "_scale", "_global_scale")
+    codes, scales, whole = (made[f"fc.weight{end}"] for end in ends)
     first, second, third = layer.values()
-    assert np.array_equal(made[f"fc.{whole}"], (1 / third).astype(np.float32).reshape(1))
-    assert made["fc.weight_scale"].tobytes() == second.tobytes()
-    assert made["fc.weight" if divides else "fc.weight_packed"].tobytes() == first.tobytes()
+    assert np.array_equal(whole, (1 / third).astype(np.float32).reshape(1))
+    assert (codes.tobytes(), scales.tobytes()) == (first.tobytes(), second.tobytes())
     assert record_in(tmp_path / "out", "fc").desc.name == new
-    found = _values(tmp_path / "out")
+    found = numbers_in(tmp_path / "out")
     assert not np.array_equal(found, wanted)
     assert np.allclose(found, wanted, rtol=2.0**-22, atol=0)
 
 
-def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
-    said = refused(_with_factor(tmp_path / "in", 2.0**-140), tmp_path / "out", _TURNED)
-    assert "a factor becomes its reciprocal, and " in said
-    assert "change by more than a rounding" in said
-    said = refused(_with_factor(tmp_path / "zero", 0.0), tmp_path / "out", _TURNED)
-    assert "a factor of scales is 0, which has no reciprocal" in said
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (2.0**-140, "change by more than a rounding"),
+        (0, "a factor of scales is 0, which has no reciprocal"),
+    ],
+)
+def test_a_reciprocal_that_f32_does_not_hold_is_refused(
+    tmp_path: Path, factor: float, said: str
+) -> None:
+    layer = nvfp4()[0] | {".weight_scale_2": np.array(factor, np.float32)}
+    folder = write_model(tmp_path / "in", {"fc": layer}, {})
+    rule = "fc: modelopt_nvfp4 -> compressed_nvfp4"
+    assert said in refused(folder, tmp_path / "out", rule)
 
 
 # MLX
 
 
-def _mlx(bits: int = 4, group: int = 64, **more: Any) -> dict[str, Any]:
-    return {"bits": bits, "group_size": group, **more}
-
-
-def test_bits_that_a_rule_leaves_out_are_those_of_the_model(tmp_path: Path) -> None:
-    layer, wanted = mlx(8)
-    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx(8)})
-    found = converted(folder, tmp_path / "out", "*: mlx -> plain, bf16")
-    assert np.array_equal(found["fc.weight"], wanted)
-    said = refused(folder, tmp_path / "no", "*: mlx(bits=4) -> plain, bf16")
-    assert "'fc.scales' of bf16 has the shape" in said
-
-
 @pytest.mark.parametrize(("bits", "wide"), [(1, 2), (3, 4), (3, 5), (5, 6), (4, 8), (6, 8)])
 def test_wider_codes_hold_the_same_numbers(tmp_path: Path, bits: int, wide: int) -> None:
     layer, wanted = mlx(bits)
-    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx(bits)})
-    rule = f"fc: mlx(bits={bits}) -> mlx(bits={wide}, group=32)"
-    converted(folder, tmp_path / "out", rule, settings=SMALL._replace(max_bytes=1 << 14))
+    config = {"quantization": {"bits": bits, "group_size": 64}}
+    folder = write_model(tmp_path / "in", {"fc": layer}, config)
+    # bits that a rule leaves out are those of the model
+    rule, small = f"fc: mlx -> mlx(bits={wide}, group=32)", SMALL._replace(max_bytes=1 << 14)
+    converted(folder, tmp_path / "out", rule, settings=small)
+    section = {"bits": wide, "group_size": 32, "mode": "affine"}
     config = json.loads((tmp_path / "out/config.json").read_text())
-    section = _mlx(wide, 32, mode="affine")
     assert config == {"quantization": section, "quantization_config": section}
-    found = reorder.dequantize(record_in(tmp_path / "out", "fc"), dtype="bf16").numpy()
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(numbers_in(tmp_path / "out", dtype="bf16"), wanted)
+    assert "'fc." in refused(folder, tmp_path / "no", f"*: mlx(bits={wide}) -> plain, bf16")
 
 
 def test_words_of_mlx_may_be_signed(tmp_path: Path) -> None:
     layer, _ = mlx(kind="f16")
     layer[".weight"] = layer[".weight"].view(np.int32)
-    folder = write_model(tmp_path / "in", {"fc": layer}, {"quantization": _mlx()})
+    config = {"quantization": {"bits": 4, "group_size": 64}}
+    folder = write_model(tmp_path / "in", {"fc": layer}, config)
     assert record_in(folder, "fc").desc == record_desc(DIMS, "mlx", scales="f16")
