@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,68 +19,35 @@ from reorder.checkpoints.config import ROWS, declared_by, method_in
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import (
     SCHEMES,
-    bitsandbytes,
-    compressed,
+    Scheme,
     declared,
-    fp8,
     hqq,
     mlx,
     modelopt,
-    nvfp4,
-    recorded,
     refusal,
     write_model,
 )
 
-
-class _Base(NamedTuple):
-    """A weight, its record, and what config.json says of it."""
-
-    make: Callable[[], Any]
-    record: str
-    config: dict[str, Any]
+_COMPRESSED, _FOUR = "compressed-tensors", {"group_size": 64, "bits": 4}
 
 
-_BLOCK = {"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [128, 128]}
-_GROUP = {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 16}
-_PAIRS = {"type": "float", "num_bits": 4, "strategy": "tensor_group", "group_size": 16}
-_ROWS = {"type": "float", "num_bits": 8, "strategy": "channel"}
-_NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False}
+def _scheme(record: str, method: str) -> Scheme:
+    """Return the first scheme of a record that a method declares."""
+    found = (each for each in SCHEMES.values() if each.record == record)
+    return next(x for x in found if method_in(next(iter(x.config.values()))) == method)
+
+
 _BASES = {
-    "fp8": _Base(
-        partial(fp8, "weight_scale_inv", (3, 2)),
-        "fp8_block",
-        declared("fp8", fmt="e4m3", weight_block_size=[128, 128]),
-    ),
-    "inv": _Base(
-        partial(fp8, "weight_scale_inv", (3, 2)),
-        "fp8_block",
-        compressed("float-quantized", **_BLOCK),
-    ),
-    "rows": _Base(
-        partial(fp8, "weight_scale", (300, 1), block=(1, 130)),
-        "fp8_channel",
-        compressed("float-quantized", **_ROWS),
-    ),
-    "nvfp4": _Base(
-        partial(nvfp4, divides=True),
-        "compressed_nvfp4",
-        compressed("nvfp4-pack-quantized", **_PAIRS),
-    ),
-    "pack": _Base(
-        partial(recorded, "pack_quantized", group=16),
-        "pack_quantized",
-        compressed("pack-quantized", **_GROUP),
-    ),
-    "bnb": _Base(bitsandbytes, "bnb_nf4", declared("bitsandbytes", **_NF4)),
-    "mlx": _Base(mlx, "mlx", {"quantization": {"group_size": 64, "bits": 4}}),
-    "hqq": _Base(hqq, "hqq", declared("hqq")),
-    "gptq": _Base(
-        partial(recorded, "gptq", (128, 64), group=64),
-        "gptq",
-        declared("gptq", bits=4, group_size=64),
-    ),
-    "awq": _Base(partial(recorded, "awq", (128, 64), group=64), "awq", declared("awq", bits=4)),
+    "fp8": _scheme("fp8_block", "fp8"),
+    "inv": _scheme("fp8_block", "fp8")._replace(config=_scheme("fp8_block", _COMPRESSED).config),
+    "rows": _scheme("fp8_channel", _COMPRESSED),
+    "nvfp4": _scheme("compressed_nvfp4", _COMPRESSED),
+    "pack": _scheme("pack_quantized", _COMPRESSED),
+    "bnb": _scheme("bnb_nf4", "bitsandbytes"),
+    "mlx": _scheme("mlx", "mlx")._replace(make=mlx, config={"quantization": _FOUR}),
+    "hqq": _scheme("hqq", "hqq")._replace(make=hqq),
+    "gptq": _scheme("gptq", "gptq"),
+    "awq": _scheme("awq", "awq"),
 }
 _GONE: Any = object()
 # a base, and lines of what it has instead => the problem: `.NAME` is a tensor, `weights.KEY` and
@@ -110,10 +76,10 @@ nvfp4
     config=modelopt('NVFP4') => 'fc' is not modelopt_nvfp4: no tensor 'weight'
     config=declared('mxfp4') => 'fc' is not gpt_oss_mxfp4: no tensor 'blocks'
 pack
-    weights.num_bits=8 => (30, 6) and 720 bytes, not (30, 12)
+    weights.num_bits=8 => (40, 12) and 1920 bytes, not (40, 24)
     weights.num_bits=3 => bits must be 4 or 8, not 3
-    weights.group_size=24 => the shape (30, 3) and 180 bytes, not (30, 2) of f16
-    weights.strategy='channel' => and 180 bytes, not (30, 1) of f16
+    weights.group_size=24 => the shape (40, 6) and 480 bytes, not (40, 4) of f16
+    weights.strategy='channel' => and 480 bytes, not (40, 1) of f16
     weights.strategy='tensor_group'
         => strategy is 'tensor_group', not channel or tensor or group or block;
     weights.symmetric=False => no tensor 'weight_zero_point'
@@ -123,17 +89,17 @@ pack
     ignore='lm_head' => ignore must be a list of strings, not 'lm_head'
     ignore=['fc'] => config.json ignores fc, but its tensors are quantised
     ignore=['re:fc'] => config.json ignores fc, by 're:fc', but its tensors are quantised
-    config_groups=[GROUP] => config_groups must be an object, not [{
+    config_groups=[{}] => config_groups must be an object, not [{
     group.targets=['re:.*proj'] => none of which is fc
     group.targets=['re:('] => config.json: '(' is not a regular
     group.targets=None => declares no layers
     .weight_g_idx=REVERSED => fc.weight_g_idx assigns inputs to groups in an arb
     .weight_zero_point=np.zeros((4, 3), 'i4')
         => would be different; correct config.json if there are zeros
-    .weight_zero_point=np.zeros((30, 3), 'i4'); weights.symmetric=False
-        => 'fc.weight_zero_point' of s32 has the shape (30, 3) and 360 bytes, not (4, 3)
+    .weight_zero_point=np.zeros((40, 6), 'i4'); weights.symmetric=False
+        => 'fc.weight_zero_point' of s32 has the shape (40, 6) and 960 bytes, not (5, 6)
     .weight_shape=np.array([30, 40]) => a group of 16 does not divide b (dim 1)
-    .weight_shape=np.array([30, 96]) => (30, 6) and 720 bytes, not (30, 12)
+    .weight_shape=np.array([40, 192]) => (40, 12) and 1920 bytes, not (40, 24)
     .weight_shape=np.array([2 ** 62, 2 ** 62]) => 4611686018
     .weight_shape=np.array([30, 48, 1]) => does not hold 2 integers
     .weight_shape=np.array([30, 48], 'i2') => must be s64 or s32, not 's16'
@@ -169,7 +135,7 @@ mlx
     fc=False => config.json ignores fc, but its tensors
     fc={'bits': 8, 'mode': 3} => mode is 3, not affine or null
     /quantization_config=EIGHT => mlx(bits=8, group=64), and config.json declares mlx(bits=4
-    /quantization_config={'group_size': 64, 'bits': 4, 'fc': EIGHT}
+    /quantization_config=FOUR | {'fc': EIGHT}
         => correct the one that is wrong
     /quantization_config={'quant_method': 'awq'} => declares awq, and config.json declares mlx(
     /quantization={'quant_algo': None} => its tensors fit mlx: give the name
@@ -202,7 +168,7 @@ gptq
     /quantization_config={} => no record for quant_method ''
     /quantization_config='gptq' => quantization_config is not a JSON object, but
 awq
-    format='gemv' => version is 'gemv', not gemm
+    version=GONE; format='gemv' => version is 'gemv', not gemm
     version='gemv' => quant_method 'awq': version is 'gemv', not gemm
 """
 
@@ -218,11 +184,11 @@ def _text(text: bytes) -> Any:
 
 
 _NAMES: dict[str, Any] = {
-    "EIGHT": {"group_size": 64, "bits": 8},
+    "EIGHT": _FOUR | {"bits": 8},
+    "FOUR": _FOUR,
     "GONE": _GONE,
-    "GROUP": _GROUP,
     "ONE": np.array(1, np.uint8),
-    "REVERSED": np.arange(48, dtype=np.int32)[::-1].copy() // 16,
+    "REVERSED": np.arange(96, dtype=np.int32)[::-1].copy() // 16,
     "ZERO": np.array(0, np.int32),
     "declared": declared,
     "modelopt": modelopt,
@@ -244,7 +210,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
 
 
 def _changed(
-    config: dict[str, Any], changes: str
+    config: Mapping[str, Any], changes: str
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the tensors that a weight has instead, and config.json with other values."""
     ((name, section),) = deepcopy(config).items()
@@ -271,9 +237,10 @@ def test_a_contradiction_is_refused_and_only_copied(
     tmp_path: Path, base: str, changes: str, problem: str
 ) -> None:
     """*Law*: `record` says the problem, a rule that names the record is refused, copies work."""
-    make, record, config = _BASES[base]
+    record, config, make, *_ = _BASES[base]
     tensors, changed = _changed(config, changes)
-    folder = write_model(tmp_path / "in", {"fc": make()[0] | tensors}, changed)
+    layer, numbers = make()
+    folder = write_model(tmp_path / "in", {"fc": layer | tensors}, changed)
     said = refusal(folder)
     assert problem in said
     if "ignores" in said:  # nor does a name overrule it
@@ -283,7 +250,7 @@ def test_a_contradiction_is_refused_and_only_copied(
         if base == "fp8":
             rule = "fc: fp8_block(scale_inv=true, block=128) -> plain, f32"
             found = converted(folder, tmp_path / "named", rule)["fc.weight"]
-            assert np.array_equal(found, make()[1])
+            assert np.array_equal(found, numbers)
     else:
         said = refused(folder, tmp_path / "out", f"*: {record} -> plain, bf16")
         assert "fc" in said or "config.json" in said

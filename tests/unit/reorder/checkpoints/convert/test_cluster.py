@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.checkpoints import ConvertOptions, ConvertProgress
+from reorder.checkpoints import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.formats.entry import FileState
 from reorder.checkpoints.writer import partial_folder
 from reorder.cli.main import main
@@ -46,10 +46,12 @@ def _checkpoint(path: Path) -> Path:
     return path
 
 
-def _alone(source: Path, target: Path) -> dict[str, bytes]:
-    """Convert on this machine; return the bytes."""
-    reorder.convert(source, target, map=_RULES, options=_OPTIONS._replace(threads=1))
-    return contents(target)
+def _convert(source: Path, target: Path, client: Any = None, **given: Any) -> ConvertReport:
+    progress = given.pop("progress", None)
+    options = _OPTIONS._replace(**given)
+    return reorder.convert(
+        source, target, map=_RULES, options=options, progress=progress, client=client
+    )
 
 
 def test_a_cluster_writes_the_bytes_that_one_machine_writes(
@@ -58,15 +60,13 @@ def test_a_cluster_writes_the_bytes_that_one_machine_writes(
     source = _checkpoint(tmp_path / "in.safetensors")
     target, seen = tmp_path / "many.safetensors", list[ConvertProgress]()
     with connected(str(cluster.file)) as client:
-        options = _OPTIONS._replace(verify=True)
-        report = reorder.convert(
-            source, target, map=_RULES, options=options, progress=seen.append, client=client
-        )
-        assert contents(target) == _alone(source, tmp_path / "one.safetensors")
-        assert report.files == 1
-        written = max(now.done for now in seen if now.stage == "converting")
-        assert 2 * written == seen[-1].done == seen[-1].total > 2_000_000
-        assert not partial_folder(target).exists()
+        report = _convert(source, target, client, verify=True, progress=seen.append)
+    _convert(source, tmp_path / "one.safetensors", threads=1)
+    assert contents(target) == contents(tmp_path / "one.safetensors")
+    assert report.files == 1
+    written = max(now.done for now in seen if now.stage == "converting")
+    assert 2 * written == seen[-1].done == seen[-1].total > 2_000_000
+    assert not partial_folder(target).exists()
 
 
 def test_the_command_converts_a_model_on_a_cluster(
@@ -91,7 +91,6 @@ def test_the_command_converts_a_model_on_a_cluster(
 
 def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
     source, target = _checkpoint(tmp_path / "in.safetensors"), tmp_path / "many"
-    options = _OPTIONS._replace(shard_bytes=60_000)
     with started(tmp_path / "cluster", 2) as cluster, connected(str(cluster.file)) as client:
         client.wait_for_workers(2, timeout=60)
         killed = list[subprocess.Popen[bytes]]()
@@ -102,10 +101,10 @@ def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
                 killed[0].kill()
                 killed[0].wait()
 
-        reorder.convert(source, target, map=_RULES, options=options, progress=step, client=client)
+        _convert(source, target, client, shard_bytes=60_000, progress=step)
         assert killed
         assert len(client.nthreads()) == 1
-    reorder.convert(source, tmp_path / "one", map=_RULES, options=options)
+    _convert(source, tmp_path / "one", shard_bytes=60_000)
     assert contents(target) == contents(tmp_path / "one")
 
 
@@ -115,38 +114,24 @@ def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
     source = _checkpoint(tmp_path / "in.safetensors")
     target = tmp_path / "many.safetensors"
     before = source.stat()
+
+    def step(now: ConvertProgress) -> None:
+        if now.stage == "planned":
+            os.truncate(source, 40_000)
+
     with connected(str(cluster.file)) as client:
-
-        def step(now: ConvertProgress) -> None:
-            if now.stage == "planned":
-                os.truncate(source, 40_000)
-
         with pytest.raises(MemdescError, match=r"was shortened after|has changed"):
-            reorder.convert(
-                source, target, map=_RULES, options=_OPTIONS, progress=step, client=client
-            )
+            _convert(source, target, client, progress=step)
         assert not target.exists()
         _checkpoint(source)
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # it is the one it was
-        options = _OPTIONS._replace(resume=True)
-        assert reorder.convert(source, target, map=_RULES, options=options, client=client).files
+        assert _convert(source, target, client, resume=True).files
         with pytest.raises(MemdescError, match="threads are those of this machine"):
-            reorder.convert(
-                source,
-                target,
-                map=_RULES,
-                options=_OPTIONS._replace(threads=2),
-                progress=None,
-                client=client,
-            )
-    assert contents(target) == _alone(source, tmp_path / "one.safetensors")
-
-
-def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
-    given: Any = "tcp://127.0.0.1:8786"
-    source = _checkpoint(tmp_path / "in.safetensors")
+            _convert(source, target, client, threads=2)
+    _convert(source, tmp_path / "one.safetensors", threads=1)
+    assert contents(target) == contents(tmp_path / "one.safetensors")
     with pytest.raises(MemdescError, match="is not a synchronous distributed"):
-        reorder.convert(source, tmp_path / "x.npz", map=_RULES, options=_OPTIONS, client=given)
+        _convert(source, tmp_path / "x.npz", "tcp://127.0.0.1:8786")
 
 
 def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(
@@ -156,21 +141,20 @@ def test_what_is_not_a_cluster_is_refused_before_a_byte_is_written(
     source = _checkpoint(tmp_path / "in.safetensors")
     broken = tmp_path / "broken.json"
     before = sorted(tmp_path.rglob("*"))
+    convert = ["convert", str(source), str(tmp_path / "out.npz"), "--dask"]
     for address in ("tcp://127.0.0.1:1", "nonsense", "ftp://a:b"):
-        assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", address]) == 2
+        assert main([*convert, address]) == 2
         assert "there is no Dask scheduler at" in capsys.readouterr().err
-    assert sorted(tmp_path.rglob("*")) == before
     for text in ("", "{", "{}", "[1]", "[" * 100_000):
         broken.write_text(text)
-        assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
+        assert main([*convert, str(broken)]) == 2
         assert "there is no Dask scheduler at" in capsys.readouterr().err
     broken.unlink()
-    assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
+    assert main([*convert, str(broken)]) == 2
     assert "broken.json" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
     with started(tmp_path / "cluster", 0) as empty:
-        flags = ["--dask", str(empty.file)]
-        assert main(["convert", str(source), str(tmp_path / "out.npz"), *flags]) == 2
+        assert main([*convert, str(empty.file)]) == 2
         assert "is not a synchronous distributed.Client that has workers" in capsys.readouterr().err
 
 

@@ -15,9 +15,6 @@ from tests.programs import run_python
 _PROGRAM = Path(__file__).with_name("steps_program.py")
 _X = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
 
-# a child for each call takes a minute on a busy machine
-_LONG = pytest.mark.campaign
-
 Calls = list[tuple[str, ...]]
 
 
@@ -79,26 +76,28 @@ def check_order(calls: Calls, name: str, files: list[str], published: tuple[str,
     assert kept < min(removed)
 
 
+# a child for each call takes a minute on a busy machine
 @pytest.mark.parametrize(
     ("name", "is_replaced"),
     [
         ("out.safetensors", False),
-        pytest.param("out.safetensors", True, marks=_LONG),
-        pytest.param("out.npz", False, marks=_LONG),
-        pytest.param("out.npz", True, marks=_LONG),
-        pytest.param("out.npy", False, marks=_LONG),
-        pytest.param("out.npy", True, marks=_LONG),
+        ("out", True),
+        *(
+            pytest.param(name, is_replaced, marks=pytest.mark.campaign)
+            for name in ("out.safetensors", "out", "out.npz", "out.npy")
+            for is_replaced in (False, True)
+        ),
     ],
 )
-def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
+def test_an_output_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, name, is_replaced=is_replaced)
-    (published,) = (call for call in calls if call[0] == "replace" and call[2] == name)
-    check_order(calls, name, [name], published)
-
-
-@pytest.mark.parametrize("is_replaced", [pytest.param(False, marks=_LONG), True])
-def test_a_folder_is_whole_or_not_there(folder: Path, *, is_replaced: bool) -> None:
-    calls = ended_at_each_call(folder, "out", is_replaced=is_replaced)
-    how = "exchange" if is_replaced else "replace"
-    published = (how, ".out.memdesc-partial/whole", "out")
-    check_order(calls, "out", ["model.safetensors", "tokenizer.json"], published)
+    if name == "out":
+        published = (
+            "exchange" if is_replaced else "replace",
+            f".{name}.memdesc-partial/whole",
+            name,
+        )
+        check_order(calls, name, ["model.safetensors", "tokenizer.json"], published)
+        return
+    (call,) = (call for call in calls if call[0] == "replace" and call[2] == name)
+    check_order(calls, name, [name], call)
