@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections import deque
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from itertools import islice
+from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = 1 << 16
-# how often a waiting caller looks for Ctrl-C
-_POLL_SECONDS = 0.2
 # The most bytes that one call writes. Linux allocates page cache in blocks of the length of the
 # call. It finds small blocks in memory that was used before, while large ones may be new even to
 # the host of a virtual machine, where they took 6 times as long.
@@ -140,32 +138,20 @@ def _extract_runs(parts: Mapping[str, Runs], data: Bytes) -> Bytes:
     }
 
 
-class _Queue:
-    """Tasks that threads take in order, each once its bytes fit into memory, and their results."""
+class _Taken:
+    """Tasks that threads take in order, each once its bytes fit into memory."""
 
     def __init__(self, tasks: Iterable[Task], max_bytes: int) -> None:
-        self._tasks, self._max_bytes = iter(tasks), max_bytes
+        self._tasks, self._max_bytes, self._state = iter(tasks), max_bytes, Condition()
         self._next = next(self._tasks, None)
         # the bytes of the task of each thread that runs one
         self._held: dict[int, int] = {}
-        self._results: deque[tuple[Task, Any]] = deque()
-        self._error: BaseException | None = None
-        self._state = Condition()
 
-    def work(self, work: Callable[[Task], Any]) -> None:
-        """Run tasks, until there are none or one fails."""
-        try:
-            task = self._take()
-            while task is not None:
-                self._results.append((task, work(task)))
-                task = self._take()
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            self.stop(error)
-
-    def _take(self) -> Task | None:
+    def take(self) -> Task | None:
         """Return the next task, once there is room for it; None at the end. The last is done."""
         with self._state:
-            self._leave()
+            self._held.pop(get_ident(), None)
+            self._state.notify_all()
             while (found := self._next) is not None:
                 if not self._held or sum(self._held.values()) + found.nbytes <= self._max_bytes:
                     self._next = next(self._tasks, None)
@@ -175,36 +161,18 @@ class _Queue:
                 self._state.wait()
             return found
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """Let no thread take another task; one that calls with an error has ended."""
+    def stop(self) -> None:
+        """Let no thread take another task; one that calls has ended."""
         with self._state:
             self._next, self._tasks = None, iter(())
-            self._error = self._error or error
-            self._leave()
+            self._held.pop(get_ident(), None)
+            self._state.notify_all()
 
-    def _leave(self) -> None:
-        self._held.pop(get_ident(), None)
-        self._state.notify_all()
-
-    def end(self) -> None:
-        """Let no thread take another task, and wait for those that run."""
-        self.stop()
+    def wait(self) -> None:
+        """Wait until no task runs."""
         with self._state:
             while self._held:
-                self._state.wait(_POLL_SECONDS)
-
-    def results(self) -> Iterator[tuple[Task, Any]]:
-        """Yield tasks with their results until none runs; then raise the first error."""
-        while True:
-            with self._state:
-                while not self._results and (self._held or self._next is not None):
-                    self._state.wait(_POLL_SECONDS)
-                if not self._results:
-                    break
-                found = self._results.popleft()
-            yield found
-        if self._error is not None:
-            raise self._error
+                self._state.wait()
 
 
 def run_tasks(
@@ -215,17 +183,37 @@ def run_tasks(
     The first error ends all. Tasks that run together take at most `max_bytes` of memory; one that
     needs more runs alone. None runs any more once the generator ends or is closed.
     """
-    queue = _Queue(tasks, max_bytes)
+    taken, done = _Taken(tasks, max_bytes), SimpleQueue[tuple[Task | None, Any]]()
+
+    def run() -> None:
+        error = None
+        try:
+            for task in iter(taken.take, None):
+                done.put((task, work(task)))
+        except BaseException as found:  # noqa: BLE001 - the caller raises it
+            error = found
+        taken.stop()
+        done.put((None, error))
+
     try:
         for k in range(threads):
-            Thread(target=queue.work, args=(work,), name=f"memdesc-convert-{k}").start()
-        yield from queue.results()
+            Thread(target=run, name=f"memdesc-convert-{k}").start()
+        errors = list[BaseException | None]()
+        while len(errors) < threads:
+            task, found = done.get()
+            if task is None:
+                errors.append(found)
+            else:
+                yield task, found
+        for error in filter(None, errors):
+            raise error
     finally:
+        taken.stop()
         # No task may write after this returns: another conversion may use the same names. So a
         # second Ctrl-C does not end the wait for the tasks that run.
         while True:
             with suppress(KeyboardInterrupt):
-                queue.end()
+                taken.wait()
                 break
 
 
