@@ -10,18 +10,17 @@ add to it. The last column is how many functions written in Python a call enters
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import reorder
 from memdesc import memory_desc
+from tests.benchmarks.turns import in_turns, timer
 from tests.work import count_calls
 
 _DIMS = (2, 17, 5, 4)
-_WARM_CALLS, _MIN_ROUNDS = 20, 9
-_ROUND_SECONDS = 2e-4
+_SLICE_SECONDS = 2e-4
 
 
 class Call(NamedTuple):
@@ -96,27 +95,6 @@ def calls_of(dims: tuple[int, ...]) -> Iterator[Call]:
     yield Call("torch's contiguous", lambda: tensor.contiguous(memory_format=last))
 
 
-def ratio(call: Callable[[], object], copy: Callable[[], object], seconds: float) -> float:
-    """Return the time of a call over that of a copy: the least of all rounds of each."""
-    for _ in range(_WARM_CALLS):
-        call()
-        copy()
-    number = max(1, int(_ROUND_SECONDS / max(_seconds(call, 10), 1e-9)))
-    rounds: list[tuple[float, float]] = []
-    end = perf_counter() + seconds
-    while len(rounds) < _MIN_ROUNDS or perf_counter() < end:
-        rounds.append((_seconds(call, number), _seconds(copy, number)))
-    return min(ours for ours, _ in rounds) / min(theirs for _, theirs in rounds)
-
-
-def _seconds(call: Callable[[], object], number: int) -> float:
-    turns = range(number)
-    start = perf_counter()
-    for _ in turns:
-        call()
-    return (perf_counter() - start) / number
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each way to write the call."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -132,11 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def copy() -> object:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
 
-    _seconds(copy, 1000)
-    print(f"numpy's copy of f32 {dims}: {min(_seconds(copy, 100) for _ in range(99)) * 1e6:.2f} us")
+    least = min(in_turns([timer(copy)], 0.1)[0])
+    print(f"numpy's copy of f32 {dims}: {least * 1e6:.2f} us")
     print("| call | of numpy's copy | Python calls |\n| --- | ---: | ---: |")
     for call in calls_of(dims):
-        found = ratio(call.run, copy, given.seconds)
+        timers = timer(call.run), timer(copy)
+        ours, numpys = in_turns(
+            timers, given.seconds / 2, slice_seconds=_SLICE_SECONDS, most_rounds=9999
+        )
+        found = min(ours) / min(numpys)
         print(f"| `{call.name}` | {found:.2f} | {count_calls(call.run, 'call')} |", flush=True)
 
 

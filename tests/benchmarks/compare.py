@@ -9,9 +9,6 @@ new, above 1 where new is faster. `ratio` is that of the fastest slices, which o
 busy machine disturb least; `median` is that of neighbouring slices. A case that is more than 10 %
 slower by both is measured again in new processes, and counts only if it is slower again.
 
-Times of `import memdesc, reorder`, and of the first reorder and the first conversion of a process,
-with an empty cache of compiled code and with a full one, are compared likewise.
-
 With `--gate` OLD is measured against itself too, twice. The exit code is 1 if NEW is slower beyond
 that: by 1 % of the geometric mean more than OLD differs from itself, or in more cases, twice.
 """
@@ -29,7 +26,7 @@ from typing import Any, NamedTuple
 
 from memdesc import MemoryDesc
 from reorder.bench.cases import Case
-from tests.benchmarks.checkout import Checkout, Worker, compare_starts
+from tests.benchmarks.checkout import Checkout, Worker
 from tests.benchmarks.report import geometric_mean, percentile
 from tests.benchmarks.turns import CASES, in_turns, listed_cases
 
@@ -94,20 +91,9 @@ def compare_cases(
     seconds: float,
     failed: list[str],
 ) -> Iterator[Timing]:
-    """Time cases on both checkouts in turn, in one process each.
+    """Time cases on both checkouts in turn, in a process each; `seconds` for each case and side.
 
-    Parameters
-    ----------
-    checkouts : (Checkout, Checkout)
-        The old and the new one.
-    cases : sequence of Case
-        What to measure.
-    threads : int
-        For both.
-    seconds : float
-        How long to measure each of the two, for each case.
-    failed : list of str
-        Gets a line for each case that one of them cannot prepare.
+    `failed` gets a line for each case that one of them cannot prepare.
     """
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(checkout)) for checkout in checkouts]
@@ -182,7 +168,7 @@ def _line(timing: Timing) -> str:
     return f"{timing.name:64} {timing.threads}t {times}  {timing.ratio:.3f} {timing.median:.3f}"
 
 
-def _report(found: Comparison, starts: dict[str, tuple[float, float]]) -> Iterator[str]:
+def _report(found: Comparison) -> Iterator[str]:
     """Lay the comparison out; ratios are old over new, above 1 where new is faster."""
     for threads in sorted({timing.threads for timing in found.timings}):
         chosen = [timing for timing in found.timings if timing.threads == threads]
@@ -201,8 +187,6 @@ def _report(found: Comparison, starts: dict[str, tuple[float, float]]) -> Iterat
         yield f"  {_line(first)}  {second.ratio:.3f}"
     for line in found.failed:
         yield f"failed: {line}"
-    for name, (old, new) in starts.items():
-        yield f"{name}: {old * 1e3:.1f} -> {new * 1e3:.1f} ms, {old / new:.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -215,7 +199,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
     parser.add_argument("--seconds", type=float, default=0.15, help="for each case and checkout")
     parser.add_argument("--cases", type=Path, nargs="+", default=CASES, metavar="FILE")
-    parser.add_argument("--no-starts", action="store_true", help="leave out imports, first calls")
     parser.add_argument("--gate", action="store_true", help="fail if the new one is slower")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     options = parser.parse_args(arguments)
@@ -224,17 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Checkout(options.new.resolve(), options.python_new),
     )
     counts = sorted({int(count) for count in options.threads.split(",")})
-    starts = {} if options.no_starts else compare_starts(checkouts)
     cases = listed_cases(options.cases)
     found = _measure(checkouts, cases, counts, options.seconds)
-    for line in _report(found, starts):
+    for line in _report(found):
         sys.stdout.write(line + "\n")
     if options.json:
         facts = {
             "cases": [timing._asdict() for timing in found.timings],
             "again": [timing._asdict() for timing in found.again.values()],
             "failed": found.failed,
-            "starts": starts,
         }
         options.json.write_text(json.dumps(facts, indent=1), encoding="utf-8")
     if not options.gate:
@@ -243,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     same = [_measure(pair, cases, counts, options.seconds) for _ in range(_TIMES_SAME)]
     for each in same:
         sys.stdout.write("old against itself\n")
-        for line in _report(each, {}):
+        for line in _report(each):
             sys.stdout.write(line + "\n")
     return int(is_worse(found, same))
 

@@ -1,12 +1,6 @@
-"""Other libraries as peers: oneDNN, onnxruntime, MKL, and HPTT.
-
-All but oneDNN permute dense tensors: they have no blocks, gaps or padding, so they take part where
-both layouts are plain and dense.
-"""
+"""Other libraries as peers: oneDNN, and HPTT, which only permutes dense tensors."""
 
 import ctypes
-import importlib
-import importlib.metadata
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, partial
@@ -35,13 +29,8 @@ from tests.tables import ONEDNN_CANONICAL
 # What HPTT's C++ functions are called in a library: they make a plan, and execute it.
 _CREATE = "_ZN4hptt11create_planEPKii{0}PK{0}S1_S1_{0}P{0}S1_NS_15SelectionMethodEiS1_b"
 _EXECUTE = "_ZN4hptt9TransposeI{0}E7executeEv"
-# The types of HPTT, and the C functions of MKL, by the bits of an element.
+# The types of HPTT by the bits of an element.
 _HPTT = {32: ("f", ctypes.c_float), 64: ("d", ctypes.c_double)}
-_MKL = {32: ("MKL_Somatcopy", ctypes.c_float), 64: ("MKL_Domatcopy", ctypes.c_double)}
-# Integers of a width, in the names of ONNX.
-_ONNX_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
-# Versions of ONNX's format that all releases of onnxruntime in use read.
-_OPSET, _IR_VERSION = 13, 8
 
 
 def all_peers(libraries: Iterable[str] = ()) -> dict[str, "MakePeer | None"]:
@@ -49,13 +38,10 @@ def all_peers(libraries: Iterable[str] = ()) -> dict[str, "MakePeer | None"]:
 
     `libraries` are files of libraries that contain HPTT, as the package `cytnx` does.
     """
-    has_onnx = find_spec("onnx") is not None and find_spec("onnxruntime") is not None
     cytnx = cytnx_library()
     return {
         **known_peers(),
         **{f"onednn {each}": partial(onednn_peer, version=each) for each in find_libraries()},
-        "onnxruntime": onnxruntime_peer if has_onnx else None,
-        "mkl": mkl_peer if mkl_library() else None,
         "cytnx": partial(hptt_peer, path=cytnx) if cytnx else None,
         **{_stem(path): partial(hptt_peer, path=path) for path in libraries},
     }
@@ -150,79 +136,6 @@ def _dims_by_stride(desc: MemoryDesc) -> list[int]:
     """Return the dims, those of the largest stride first; a dim of extent 1 is outermost."""
     keys = [desc.strides[dim] if desc.dims[dim] > 1 else 1 << 63 for dim in range(desc.ndims)]
     return sorted(range(desc.ndims), key=lambda dim: (-keys[dim], dim))
-
-
-def onnxruntime_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
-    """Return onnxruntime's Transpose on bound buffers."""
-    moved = dense_permutation(case)
-    if moved is None:
-        return None
-    onnx, ort = (importlib.import_module(name) for name in ("onnx", "onnxruntime"))
-    helper = onnx.helper
-    kind = getattr(onnx.TensorProto, _ONNX_TYPES[case.src.dtype.bits])
-    shapes = moved.extents, [moved.extents[k] for k in moved.order]
-    values = [helper.make_tensor_value_info(n, kind, s) for n, s in zip("xy", shapes, strict=True)]
-    node = helper.make_node("Transpose", ["x"], ["y"], perm=list(moved.order))
-    graph = helper.make_graph([node], "transpose", values[:1], values[1:])
-    opset = helper.make_opsetid("", _OPSET)
-    model = helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    # else they spin for 25 ms after a call, and would occupy the cores of the next candidate
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    binding = session.io_binding()
-    element = case.src.dtype.bits_dtype
-    for bind, name, shape, buffer in zip(
-        (binding.bind_input, binding.bind_output), "xy", shapes, buffers, strict=True
-    ):
-        bind(name, "cpu", 0, element, list(shape), buffer.ctypes.data)
-    return Peer(
-        "onnxruntime",
-        lambda: session.run_with_iobinding(binding),
-        owner=(session, buffers),
-        spins=True,
-    )
-
-
-@cache
-def mkl_library() -> ctypes.CDLL | None:
-    """Return MKL, if the packages `mkl` and `intel-openmp` are installed."""
-    with suppress(importlib.metadata.PackageNotFoundError, OSError, StopIteration):
-        # MKL looks for its threads among the global names, and ends the process without them
-        ctypes.CDLL(_file_of("intel-openmp", "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
-        return ctypes.CDLL(_file_of("mkl", "libmkl_rt.so"))
-    return None
-
-
-def _file_of(distribution: str, start: str) -> str:
-    """Return the path of an installed file, by how its name starts."""
-    files = importlib.metadata.files(distribution) or ()
-    file = next(file for file in files if file.name.startswith(start))
-    return str(Path(str(file.locate())).resolve())
-
-
-def mkl_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:
-    """Return MKL's out-of-place transposition of a matrix, if it is installed."""
-    moved, mkl = dense_permutation(case), mkl_library()
-    bits = case.src.dtype.bits
-    if moved is None or mkl is None or bits not in _MKL:
-        return None
-    extents = [extent for extent in moved.extents if extent > 1]
-    order = [k for k in moved.order if moved.extents[k] > 1]
-    if len(extents) != 2 or order[0] < order[1]:
-        return None
-    name, number = _MKL[bits]
-    size = ctypes.c_size_t
-    transpose = getattr(mkl, name)
-    transpose.argtypes = [ctypes.c_char, ctypes.c_char, size, size, number]
-    transpose.argtypes += [ctypes.c_void_p, size, ctypes.c_void_p, size]
-    rows, columns = extents
-    src, dst = (buffer.ctypes.data for buffer in buffers)
-    arguments = (b"R", b"T", rows, columns, 1.0, src, columns, dst, rows)
-    return Peer("mkl", lambda: transpose(*arguments), owner=buffers, spins=True)
 
 
 def cytnx_library() -> str | None:

@@ -5,8 +5,8 @@
 
 It takes cases as benchdnn spells them (`tests.benchmarks.cases`), and prints the table of
 `memdesc bench` with a column for each library that is installed: oneDNN (of every version,
-generated code and reference apart), onnxruntime, MKL, and HPTT, which the package `cytnx` contains.
-`--random N` adds random cases, and lists the slowest ones.
+generated code and reference apart), and HPTT, which the package `cytnx` contains. `--random N` adds
+random cases.
 
 There is a process for each number of threads, since libraries read once how many cores they may
 use, and for each oneDNN beyond the first: builds keep threads of their own (OpenMP, TBB), and those
@@ -27,7 +27,6 @@ from memdesc import MemdescError
 from reorder.bench.measure import measure
 from reorder.bench.peers import SHORT_SPIN
 from reorder.cli.bench import case_lines
-from reorder.cli.command import table
 from reorder.cores import count_cores
 from reorder.cpu import compiled_kernels
 from tests.benchmarks.cases import parse_cases
@@ -35,9 +34,7 @@ from tests.benchmarks.libraries import all_peers, open_library
 from tests.benchmarks.random_cases import CLASSES, random_words
 from tests.benchmarks.report import full_report, summary_lines
 
-# How many of the slowest cases are listed, compared with memcpy and with the other libraries.
-_SLOWEST = 10
-_PACKAGES = ("onednn-cpu-gomp", "onednn", "onnxruntime", "mkl")
+_PACKAGES = ("onednn-cpu-gomp", "onednn")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,10 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     except MemdescError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if options.random is not None:
-        facts["slowest"] = _slowest(facts["cases"])
-    text = json.dumps(facts) if options.json else "\n".join(_lay_out(facts))
-    sys.stdout.write(text + "\n")
+    lines = case_lines(facts) + summary_lines(facts["summary"])
+    sys.stdout.write((json.dumps(facts) if options.json else "\n".join(lines)) + "\n")
     return 0
 
 
@@ -147,7 +142,7 @@ def _measured(arguments: Sequence[str], count: str, peers: Sequence[str]) -> dic
     """
     command = [sys.executable, "-m", "tests.benchmarks.peers", *arguments]
     command += ["--in-process", "--json", f"--threads={count}", f"--peers={','.join(peers)}"]
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
     with _cores(count):
         worker = subprocess.Popen(
             command,
@@ -182,40 +177,6 @@ def _cores(count: str) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, cores)
-
-
-def _lay_out(facts: dict[str, Any]) -> list[str]:
-    """Return the table of the command, then the slowest cases."""
-    lines = case_lines(facts) + summary_lines(facts["summary"])
-    if "slowest" in facts:
-        rows = [
-            (str(r["threads"]), r["case"], r["beside"], str(r["ratio"])) for r in facts["slowest"]
-        ]
-        lines += ["", "slowest cases, beside memcpy and beside the fastest library:"]
-        lines += table([("threads", "case", "beside", "ratio"), *rows], (0, 3))
-    return lines
-
-
-def _slowest(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cases that are slowest compared with memcpy, and with the fastest library.
-
-    Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
-    """
-    rows = []
-    for threads in sorted({case["threads"] for case in cases}):
-        chosen = [case for case in cases if case["threads"] == threads]
-        for kind in ("memcpy", "peers"):
-            found = []
-            for case in chosen:
-                ratios = {"memcpy": case["memcpy"]} if kind == "memcpy" else case["peers"]
-                if ratios:
-                    beside = min(ratios, key=lambda name: ratios[name])
-                    found.append((ratios[beside], case["name"], beside))
-            rows += [
-                {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
-                for ratio, name, beside in sorted(found)[:_SLOWEST]
-            ]
-    return rows
 
 
 if __name__ == "__main__":

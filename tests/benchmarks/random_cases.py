@@ -38,29 +38,10 @@ _ATTRIBUTES = ((), (), ("--scale=0.5",), ("--src-scale=mask:2",), ("--scale=mask
 
 
 def random_words(count: int, seed: int, classes: Sequence[str] | None = None) -> list[str]:
-    """Return random cases in the notation of benchdnn.
+    """Return random cases in the notation of benchdnn: all differ, and equal seeds give equal ones.
 
-    Parameters
-    ----------
-    count : int
-        How many, from 1 to `MAX_CASES`.
-    seed : int
-        Equal seeds give equal cases.
-    classes : sequence of str, optional
-        Names of `CLASSES` to draw from, in turn; all by default.
+    They are drawn from `classes` in turn.
 
-    Returns
-    -------
-    list of str
-        Options and dims, as `parse_cases` reads them; all cases differ.
-
-    Raises
-    ------
-    MemdescError
-        If there are no classes of these names, or the count is outside of its range.
-
-    Examples
-    --------
     >>> random_words(1, seed=3, classes=["outer-swap"])  # doctest: +ELLIPSIS
     ['--reset', '--sdt=...', '--ddt=...', '--stag=...', '--dtag=...', ...]
     """

@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -102,37 +102,27 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-class _Column(NamedTuple):
-    """A column of the summary, shown if a row sums up at least `least_cases` cases."""
-
-    key: str
-    head: str
-    least_cases: int = 0
-
-
-_SUMMARY = (
-    _Column("threads", "threads"),
-    _Column("beside", "times faster than"),
-    _Column("cases", "cases"),
-    _Column("geomean", "geometric mean"),
-    # with fewer cases, it is almost the minimum or the maximum
-    _Column("p5", "5th percentile", 20),
-    _Column("p50", "median"),
-    _Column("p95", "95th", 20),
-    _Column("least", "least"),
-    _Column("slower", "slower in"),
-)
+# The keys of the summary and their heads.
+_SUMMARY = {
+    "threads": "threads",
+    "beside": "times faster than",
+    "cases": "cases",
+    "geomean": "geometric mean",
+    "p5": "5th percentile",
+    "p50": "median",
+    "p95": "95th",
+    "least": "least",
+    "slower": "slower in",
+}
 
 
 def summary_lines(summary: list[dict[str, Any]]) -> list[str]:
     """Return a summary as a table; none if it has a single case."""
-    most = max((row["cases"] for row in summary), default=0)
-    if most <= 1:
+    if max((row["cases"] for row in summary), default=0) <= 1:
         return []
-    columns = [column for column in _SUMMARY if most >= column.least_cases]
-    rows = [tuple(_cell(row[column.key]) for column in columns) for row in summary]
-    head = tuple(column.head for column in columns)
-    return ["", "cases of 64 KiB and more:", *table([head, *rows], {0, *range(2, len(head))})]
+    rows = [tuple(_cell(row[key]) for key in _SUMMARY) for row in summary]
+    numbers = {0, *range(2, len(_SUMMARY))}
+    return ["", "cases of 64 KiB and more:", *table([tuple(_SUMMARY.values()), *rows], numbers)]
 
 
 def _cell(value: Any) -> str:

@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parents[2]
 def _run(tmp_path: Path, cases: str, arguments: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     file, out = tmp_path / "cases.txt", tmp_path / "out.json"
     file.write_text(cases, encoding="utf-8")
-    common = ["--no-starts", "--threads=1", "--seconds=0.001", f"--cases={file}", f"--json={out}"]
+    common = ["--threads=1", "--seconds=0.001", f"--cases={file}", f"--json={out}"]
     assert main([*arguments, *common]) == 0
     found: dict[str, list[dict[str, Any]]] = json.loads(out.read_text(encoding="utf-8"))
     return found

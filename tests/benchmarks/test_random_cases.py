@@ -46,15 +46,12 @@ def test_cases_are_of_their_class(name: str) -> None:
             assert case.src.strides[-1] == case.dst.strides[-1] == 1
 
 
-@pytest.mark.parametrize(
-    ("count", "classes", "says"),
-    [
+def test_what_cannot_be_drawn_is_refused() -> None:
+    for count, classes, says in (
         (0, None, f"0 random cases: ask for 1 to {MAX_CASES}"),
         (MAX_CASES + 1, None, f"{MAX_CASES + 1} random cases: ask for 1 to {MAX_CASES}"),
         (1, ["weight", "rnn"], "no class 'rnn' of random cases; there are permutation"),
         (1, [], "no class an empty list"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(count: int, classes: list[str] | None, says: str) -> None:
-    with pytest.raises(MemdescError, match=says):
-        random_words(count, 0, classes)
+    ):
+        with pytest.raises(MemdescError, match=says):
+            random_words(count, 0, classes)
