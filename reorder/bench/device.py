@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -17,7 +16,7 @@ import pyopencl as cl
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder.api import execute
 from reorder.bench.cases import Problem
-from reorder.opencl import Device, enqueue_reorder
+from reorder.opencl import Device
 from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
-# Calls whose time on the host is measured.
-_CALLS = 300
 # The period of the random data in words; not a power of two, so that rows of a tensor differ.
 _RANDOM_WORDS = 4_194_301
 _TORCH_TYPES = {8: "uint8", 16: "int16", 32: "int32", 64: "int64"}
@@ -153,38 +150,6 @@ class DeviceBench:
             return commands or [event]
 
         return run
-
-    def call_seconds(self, case: Problem) -> tuple[float, float]:
-        """Return two median times on the host: enqueueing a known reorder, and pyopencl alone.
-
-        The second one sets the two buffers of the same kernel and enqueues it. The queue does not
-        record times, which would make calls slower.
-        """
-        loaded = self.load(case)
-        src, dst = case.descs
-        queue = cl.CommandQueue(self.context)
-        enqueue_reorder(queue, loaded.src, loaded.dst, src=src, dst=dst)
-        operands = (
-            device_operand(queue, loaded.src, src, "src"),
-            device_operand(queue, loaded.dst, dst, "dst"),
-        )
-        ((launch,),) = prepare_transfers(queue, *operands)[0].stages
-        kernel = launch.new()
-        times: list[tuple[float, float]] = []
-        for _ in range(_CALLS):
-            queue.finish()
-            start = time.perf_counter()
-            enqueue_reorder(queue, loaded.src, loaded.dst, src=src, dst=dst)
-            called = time.perf_counter() - start
-            queue.finish()
-            start = time.perf_counter()
-            kernel.set_arg(0, loaded.src)
-            kernel.set_arg(1, loaded.dst)
-            cl.enqueue_nd_range_kernel(queue, kernel, *launch.sizes)
-            times.append((called, time.perf_counter() - start))
-        queue.finish()
-        call, bare = zip(*times, strict=True)
-        return statistics.median(call), statistics.median(bare)
 
     def _copy_seconds(self, nbytes: int) -> float:
         """Return the median time of the device's own copy between two buffers."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import geometric_mean
+from typing import Any
 
 from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, Problem
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.cli.command import Command, Facts, Options, measured_threads, table
+from reorder.cli.command import (
+    Columns,
+    Command,
+    Facts,
+    Options,
+    facts_of,
+    measured_threads,
+    tabulate,
+)
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -20,8 +30,8 @@ _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 _MOST_MB = 1e7
 
 
-# what --device does not take, by the names that argparse gives them
-_OF_CASE = ("dims", "from_", "to", "dtype", "to_dtype", "strides", "threads")
+# what --device does not take
+_OF_CASE = ("DIMS", "from", "to", "dtype", "to-dtype", "strides", "threads")
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -47,7 +57,7 @@ def _problem(options: Options) -> Problem:
     dims = options.dims
     if dims is None:
         raise MemdescError("nothing to measure: give dims, such as 8x256x56x56")
-    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
+    given = {name: _given(options, name) for name in ATTRIBUTES}
     return Problem(
         dims,
         options.from_ or "abx",
@@ -59,16 +69,17 @@ def _problem(options: Options) -> Problem:
     )
 
 
+def _given(options: Options, flag: str) -> Any:
+    return getattr(options, {"from": "from_"}.get(flag, flag.lower().replace("-", "_")))
+
+
 def _on_device(options: Options) -> Facts:
     if options.device is None:
         raise MemdescError("--size is for an OpenCL device: add --device NAME")
     if options.size is not None and not 0 < options.size < _MOST_MB:
         raise MemdescError(f"--size {options.size:g}: give megabytes above 0, such as 16")
-    flags = {"dims": "DIMS", "src": "--from", "dst": "--to"}
-    named = (name.replace("-", "_") for name in (*_OF_CASE, *ATTRIBUTES))
-    given = [name for name in named if getattr(options, name) is not None]
-    if given:
-        given = [flags.get(name, f"--{name.replace('_', '-')}") for name in given]
+    if given := [flag for flag in (*_OF_CASE, *ATTRIBUTES) if _given(options, flag) is not None]:
+        given = [flag if flag == "DIMS" else f"--{flag}" for flag in given]
         raise MemdescError(
             f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         )
@@ -85,18 +96,29 @@ def _on_device(options: Options) -> Facts:
             shown.step(f"{case.dtype} {case.src} -> {case.dst}", 1)
             if bench.fits(case):
                 rows.append(bench.measure(case))
-    small = Problem((256, 256), "ab", "ba", "u8")
-    call, bare = bench.call_seconds(small)
-    launch = bench.seconds(bench.load(small._replace(dims=(8, 8))))
-    return {
-        "device": device.name,
-        "platform": device.platform,
-        "version": device.version,
-        "cases": rows,
-        "call_us": call * 1e6,
-        "bare_call_us": bare * 1e6,
-        "launch_us": launch * 1e6,
-    }
+    return {"device": device.name, **facts_of(device, "platform", "version"), "cases": rows}
+
+
+_CASES: Columns = {
+    "case": "{name}",
+    "threads": "{threads}",
+    "time": lambda case: _duration(case["seconds"]),
+    "p90": lambda case: _duration(case["p90"]),
+    "first call": lambda case: _duration(case["first_seconds"]),
+    "GB/s": lambda case: f"{case['nbytes'] / case['seconds'] / 1e9:.2f}",
+    "memcpy": "{memcpy:.2f}",
+}
+_ON_DEVICE: Columns = {
+    "dtype": "{dtype}",
+    "from": "{from}",
+    "to": "{to}",
+    "dims": lambda row: "x".join(map(str, row["dims"])),
+    "MB": lambda row: f"{row['nbytes'] / _MEGA:.0f}",
+    "us": "{us:.1f}",
+    "TB/s": "{tb_per_second:.2f}",
+    "of the copy": "{of_copy:.2f}",
+    "torch, of the copy": lambda row: f"{row['torch_of_copy']:.2f}" if row["torch_of_copy"] else "",
+}
 
 
 def _lay_out(facts: Facts) -> list[str]:
@@ -107,20 +129,12 @@ def case_lines(facts: Facts) -> list[str]:
     """Return the measurements of reorders as a table."""
     cases = facts["cases"]
     peers = list(dict.fromkeys(peer for case in cases for peer in case["peers"]))
-    head = ("case", "threads", "time", "p90", "first call", "GB/s", "memcpy", *peers, "kernels")
-    rows = [
-        (
-            case["name"],
-            str(case["threads"]),
-            *map(_duration, (case["seconds"], case["p90"], case["first_seconds"])),
-            f"{case['nbytes'] / case['seconds'] / 1e9:.2f}",
-            f"{case['memcpy']:.2f}",
-            *(f"{case['peers'][peer]:.2f}" if peer in case["peers"] else "" for peer in peers),
-            case["kernels"] or "nothing to move",
-        )
-        for case in cases
-    ]
-    lines = table([head, *rows], range(1, len(head) - 1))
+    columns = {
+        **_CASES,
+        **{peer: partial(_ratio, peer) for peer in peers},
+        "kernels": lambda case: case["kernels"] or "nothing to move",
+    }
+    lines = tabulate(columns, cases, {"case", "kernels"})
     names = ", ".join(("memcpy", *peers))
     lines.append(f"{names}: their time divided by memdesc's; above 1, memdesc is faster")
     lines += [
@@ -136,33 +150,17 @@ def case_lines(facts: Facts) -> list[str]:
 
 def device_lines(facts: Facts) -> list[str]:
     """Return the measurements of a device as a table."""
-    has_torch = any(row["torch_of_copy"] for row in facts["cases"])
-    head = ["dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy"]
-    head += ["torch, of the copy"] if has_torch else []
-    rows = [
-        (
-            row["dtype"],
-            row["from"],
-            row["to"],
-            "x".join(map(str, row["dims"])),
-            f"{row['nbytes'] / _MEGA:.0f}",
-            f"{row['us']:.1f}",
-            f"{row['tb_per_second']:.2f}",
-            f"{row['of_copy']:.2f}",
-            *([f"{ratio:.2f}" if (ratio := row["torch_of_copy"]) else ""] if has_torch else []),
-        )
-        for row in facts["cases"]
-    ]
     lines = [f"Device: {facts['device']}, {facts['platform']}, {facts['version']}.", ""]
-    lines += table([head, *rows], range(4, len(head)))
+    lines += tabulate(_ON_DEVICE, facts["cases"], ("dtype", "from", "to", "dims"), is_whole=False)
     for key, name in (("of_copy", "of the copy"), ("torch_of_copy", "torch, of the copy")):
         if ratios := [row[key] for row in facts["cases"] if row[key]]:
             mean = geometric_mean(ratios)
             lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
-    call, bare = facts["call_us"], facts["bare_call_us"]
-    said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
-    lines += ["", f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device."]
     return lines
+
+
+def _ratio(peer: str, case: Facts) -> str:
+    return f"{case['peers'][peer]:.2f}" if peer in case["peers"] else ""
 
 
 def _duration(seconds: float) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
-import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -39,14 +37,13 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 Options: TypeAlias = Namespace
 """The arguments of a command, by the names in `commands.txt`."""
+Columns: TypeAlias = "Mapping[str, str | Callable[[Facts], str]]"
+"""A table: what stands above each column, and a format or a function that makes a cell of a row."""
 
 # How many pixels of an image are printed.
 _PIXELS = 4
 # More threads are not faster anywhere, and take longer to start.
 _THREADS = 256
-# The rest of a folded line is indented like the last cell of the line, if that begins within this
-# share of the columns; otherwise by this many blanks.
-_LARGEST_INDENT, _INDENT = 0.6, 4
 
 
 # Facts as lines.
@@ -68,7 +65,7 @@ def one_line(text: str) -> str:
 
 
 def lines(facts: Facts) -> list[str]:
-    """Return a line for each fact, and one for each item of a list; a terminal gets them folded."""
+    """Return a line for each fact, and one for each item of a list."""
     width = max(map(len, facts)) + 2
     laid_out = []
     for key, value in facts.items():
@@ -80,7 +77,7 @@ def lines(facts: Facts) -> list[str]:
             f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}"
             for k, text in enumerate(texts)
         ]
-    return folded(laid_out)
+    return laid_out
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -95,18 +92,26 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     ]
 
 
+def tabulate(
+    columns: Columns, rows: Iterable[Facts], left: Collection[str], *, is_whole: bool = True
+) -> list[str]:
+    """Return a table of facts; columns stand right but those in `left`.
+
+    Columns that are empty below their heads are left out unless it `is_whole`.
+    """
+    cells = {
+        head: [cell.format_map(row) if isinstance(cell, str) else cell(row) for row in rows]
+        for head, cell in columns.items()
+    }
+    kept = [head for head in columns if is_whole or any(cells[head])] or [*columns]
+    right = [k for k, head in enumerate(kept) if head not in left]
+    return table([kept, *zip(*(cells[head] for head in kept), strict=True)], right)
+
+
 def _columns() -> int | None:
     """Return the width of the terminal; None for files and pipes, which get whole lines."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if is_terminal else None
-
-
-def folded(given: Iterable[str]) -> list[str]:
-    """Fold lines at the width of a terminal."""
-    columns = _columns()
-    if columns is None:
-        return [*given]
-    return [part for line in given for part in fold(one_line(line), columns)]
 
 
 def save(picture: Picture, path: str) -> None:
@@ -125,21 +130,7 @@ def drawn(picture: Picture) -> list[str]:
         is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return lines if is_plain else [Coloured(line) for line in picture.coloured.splitlines()]
     shown = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in lines]
-    return [*shown, "", *fold("cut at the terminal's width; --svg FILE draws all of it", columns)]
-
-
-def fold(line: str, columns: int) -> list[str]:
-    """Fold a line at blanks; what follows is indented like its last cell, if that leaves room."""
-    *_, cell = re.finditer(r"^ *|  +", line)
-    indent = cell.end() if 0 < cell.end() <= columns * _LARGEST_INDENT else _INDENT
-    return textwrap.wrap(
-        line,
-        columns,
-        subsequent_indent=" " * indent,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [line]
+    return [*shown, "", "cut at the terminal's width; --svg FILE draws all of it"]
 
 
 def _row(row: dict[str, Any]) -> str:

@@ -75,21 +75,11 @@ def _read(path: str, how: Reading) -> Memory:
 
 
 def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
-    """Return a name whose order of memory turns dims into the sizes of axes; None for no order."""
+    """Return a tag whose order of memory turns dims into the sizes of axes; None for no order."""
     if sorted(dims) != sorted(axes):
         return None
-    # channels last, which has a name, then any other order
-    if (name := {3: "nwc", 4: "nhwc", 5: "ndhwc"}.get(len(dims))) and axes == (
-        dims[0],
-        *dims[2:],
-        dims[1],
-    ):
-        return name
-    left, order = [*range(len(dims))], list[int]()
-    for size in axes:
-        order.append(next(dim for dim in left if dims[dim] == size))
-        left.remove(order[-1])
-    return "".join(LETTERS[dim] for dim in order)
+    by_size = (np.argsort(sizes, kind="stable").tolist() for sizes in (axes, dims))
+    return "".join(LETTERS[dim] for _, dim in sorted(zip(*by_size, strict=True)))
 
 
 def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:

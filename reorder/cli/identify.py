@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import counted
-from reorder.cli.command import Command, Facts, Options, facts_of, folded, table
+from reorder.cli.command import Command, Facts, Options, facts_of, table
 from reorder.cli.tensors import Operand
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.memory.memory import Memory
@@ -125,7 +125,7 @@ def _lay_out(facts: Facts) -> list[str]:
         rows.append(f"{each['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
     if len(facts["layouts"]) > _SHOWN:
         rows.append(f"... and {len(facts['layouts']) - _SHOWN} more; --json lists them")
-    return folded(rows)
+    return rows
 
 
 COMMAND = Command(_answer, _lay_out)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from math import prod
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
-from reorder.cli.command import Command, Facts, Options, folded, is_wanted, table
+from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
 from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
 from reorder.records.numbers import number_bits
@@ -41,26 +43,23 @@ class _Listing(NamedTuple):
     rows: list[Facts]
     weights: list[_Weight]
     # shards that were not read, with the tensors that they should hold
-    unread: dict[str, list[str]]
+    unread: list[tuple[str, list[str]]]
     # weights without scales, and scales without weights
     unscaled: list[str]
     notes: list[str]
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    listings = [*map(_listing, options.path)]
-    rows = [row for each in listings for row in each.rows]
-    unread = {file: names for each in listings for file, names in each.unread.items()}
-    unscaled = sorted(name for each in listings for name in each.unscaled)
+    listings = zip(*map(_listing, options.path), strict=True)
+    files, rows, weights, unread, unscaled, notes = ([*chain(*parts)] for parts in listings)
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     for each in (found, *alike.values()):
         each.sort(key=lambda row: _key(row[options.sort]))
     shown = {row["name"] for row in found}
-    weights = [each for listing in listings for each in listing.weights if each.codes in shown]
-    weights.sort(key=lambda each: each.layer)
+    weights = sorted((each for each in weights if each.codes in shown), key=lambda each: each.layer)
     facts: Facts = {
-        "files": [str(file) for each in listings for file in each.files],
+        "files": [*map(str, files)],
         "tensors": found,
         **alike,
         "count": len(found),
@@ -80,9 +79,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
             if each.desc is not None
         ],
         **_layers(weights),
-        "unread": unread,
-        "unscaled": unscaled,
-        "notes": [note for each in listings for note in each.notes],
+        "unread": dict(unread),
+        "unscaled": sorted(unscaled),
+        "notes": notes,
     }
     return facts, 1 if unread or unscaled or not found else 0
 
@@ -96,18 +95,16 @@ def _listing(given: str) -> _Listing:
     model = Model(path, container)
     groups = model.weights
     rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
-    notes = _codes_notes(groups)
     weights = _weights(container, groups)
-    plain = [weight.layer for weight in weights if weight.desc is None]
-    unscaled = find_unscaled(model)
-    orphans = find_orphans(model)
+    unscaled, orphans = find_unscaled(model), find_orphans(model)
     why = "it scales a weight, as other tensors of that name do, but there is no "
+    notes = _noted(map(_why_codes, (group for group in groups if group.desc is None)))
     for reasons in (
-        find_plain(model, plain),
+        find_plain(model, [weight.layer for weight in weights if weight.desc is None]),
         unscaled,
         {name: why + weight for name, weight in orphans.items()},
     ):
-        notes += _by_reason(reasons)
+        notes += _noted((layer, reason, reason) for layer, reason in reasons.items())
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     # a tensor may be a record by itself, as in GGUF
@@ -121,37 +118,42 @@ def _listing(given: str) -> _Listing:
             model.configs.refuse_unknown()
     except MemdescError as error:
         notes.append(str(error))
-    unread = {file: [*each.names] for file, each in container.unread.items()}
-    for file, names in unread.items():
+    for file, each in container.unread.items():
+        names = [*each.names]
         count = f", with {len(names)} tensors such as {names[0]}" if names else ""
-        notes.append(f"{file} is not shown{count}: {container.unread[file].reason}")
+        notes.append(f"{file} is not shown{count}: {each.reason}")
+    unread = [(file, [*each.names]) for file, each in container.unread.items()]
     return _Listing(container.files, rows, weights, unread, [*unscaled, *orphans], notes)
+
+
+def _totals(
+    rows: Iterable[Facts], key: Callable[[Facts], object], shown: Iterable[str]
+) -> list[Facts]:
+    """Merge the rows of each key; add up how many there are, their bytes and their padding."""
+    names = ("count", "bytes", "padding")
+    found: dict[object, Facts] = {}
+    for row in rows:
+        first = {name: row[name] for name in shown} | dict.fromkeys(names, 0)
+        total = found.setdefault(key(row), first)
+        for name in names:
+            total[name] += row.get(name, 1)
+    return [*found.values()]
 
 
 def _kinds(rows: Iterable[Facts]) -> list[Facts]:
     """Return the totals of tensors of the same type and layout, those with most bytes first."""
-    names = ("count", "bytes", "padding")
-    kinds: dict[tuple[str, str], Facts] = {}
-    for row in rows:
-        key = {name: row[name] for name in ("dtype", "layout")}
-        total = kinds.setdefault(tuple(key.values()), key | dict.fromkeys(names, 0))
-        for name in names:
-            total[name] += row.get(name, 1)
-    return sorted(kinds.values(), key=lambda kind: -kind["bytes"])
+    key = itemgetter("dtype", "layout")
+    return sorted(_totals(rows, key, ("dtype", "layout")), key=lambda kind: -kind["bytes"])
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:
-    """Merge the rows of tensors whose names differ only in numbers, and add up their bytes."""
-    found: dict[tuple[Any, ...], Facts] = {}
-    for row in rows:
-        key = starred(row["name"]), tuple(row["dims"]), row["dtype"], row["layout"]
-        first = {each: row[each] for each in _HEAD} | {"bytes": 0, "padding": 0, "count": 0}
-        total = found.setdefault(key, first)
-        for each, amount in (("count", 1), ("bytes", row["bytes"]), ("padding", row["padding"])):
-            total[each] += amount
+    """Merge the rows of tensors whose names differ only in numbers."""
+    alike = itemgetter("dims", "dtype", "layout")
+    found = _totals(rows, lambda row: (starred(row["name"]), *map(str, alike(row))), _HEAD)
+    for total in found:
         if total["count"] > 1:
-            total["name"] = key[0]
-    return [*found.values()]
+            total["name"] = starred(total["name"])
+    return found
 
 
 def _key(value: Any) -> Any:
@@ -242,30 +244,23 @@ def _rows(container: Container, groups: Sequence[Weight]) -> list[Facts]:
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 
 
-def _codes_notes(groups: Sequence[Weight]) -> list[str]:
-    """Return a note for each reason why codes are not read as a record."""
-    reasons: dict[str, tuple[str, list[str]]] = {}
-    for group in groups:
-        if group.desc is None:
-            reason = group.reason.replace(repr(group.prefix), "it")
-            # of reasons that differ in names and numbers, the first is enough
-            kind = reason
-            for role, each in group.entries.items():
-                kind = kind.replace(repr(each.name), role)
-            kind = re.sub("[0-9]+", "*", kind)
-            reasons.setdefault(kind, (reason, []))[1].append(group.codes.name)
-    return [
-        f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
-        for reason, names in reasons.values()
-    ]
+def _why_codes(group: Weight) -> tuple[str, str, str]:
+    """Return which codes are not read as a record, a kind of reason, and the reason."""
+    reason = group.reason.replace(repr(group.prefix), "it")
+    # of reasons that differ in names and numbers, the first is enough
+    kind = reason
+    for role, each in group.entries.items():
+        kind = kind.replace(repr(each.name), role)
+    why = f"codes scaled by other tensors, not read as a record: {reason}"
+    return group.codes.name, re.sub("[0-9]+", "*", kind), why
 
 
-def _by_reason(reasons: Mapping[str, str]) -> list[str]:
-    """Return a note for each reason, with the first of its layers."""
-    layers: dict[str, list[str]] = {}
-    for layer, reason in reasons.items():
-        layers.setdefault(reason, []).append(layer)
-    return [f"{first_of(names, 1)}: {reason}" for reason, names in layers.items()]
+def _noted(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a note for each kind of reason: its names, and the first of its reasons."""
+    kinds: dict[str, tuple[str, list[str]]] = {}
+    for name, kind, reason in found:
+        kinds.setdefault(kind, (reason, []))[1].append(name)
+    return [f"{first_of(names, 1)}: {reason}" for reason, names in kinds.values()]
 
 
 def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Facts:
@@ -321,21 +316,17 @@ def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 
+_COLUMNS: Columns = {
+    "name": lambda row: row["name"] + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
+    "dims": lambda row: "x".join(map(str, row["dims"])) or "scalar",
+    **{name: f"{{{name}}}" for name in ("dtype", "layout", "bytes", "padding")},
+}
+
+
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each tensor or all alike, then totals for each kind and for all."""
-    rows = [
-        (
-            row["name"] + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
-            "x".join(map(str, row["dims"])) or "scalar",
-            row["dtype"],
-            row["layout"],
-            str(row["bytes"]),
-            str(row["padding"]),
-        )
-        for row in facts["alike" if "alike" in facts else "tensors"]
-    ]
-    right = range(_HEAD.index("bytes"), len(_HEAD))
-    lines = table([_HEAD, *rows], right) if rows else []
+    rows = facts["alike" if "alike" in facts else "tensors"]
+    lines = tabulate(_COLUMNS, rows, _HEAD[:4]) if rows else []
     lines += [""] if rows else []
     lines += [
         f"{counted(kind['count'], 'tensor')} of {kind['dtype']}, {kind['layout']}: {_sizes(kind)}"
@@ -348,7 +339,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
-    return folded([*lines, *facts["notes"]])
+    return [*lines, *facts["notes"]]
 
 
 def _kind_line(kind: Facts) -> str:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from operator import itemgetter
 from typing import Any, TextIO
 
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, Options, facts_of, folded, measured_threads, table
+from reorder.cli.command import (
+    Columns,
+    Command,
+    Facts,
+    Options,
+    facts_of,
+    measured_threads,
+    tabulate,
+)
 from reorder.cores import count_cores
 from reorder.disk import as_path
 from reorder.logs import (
@@ -29,9 +36,6 @@ from reorder.logs import (
 from reorder.logs.reorders import Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
-
-Columns = Mapping[str, Callable[[Facts], str]]
-"""A table: what stands above each column, and what makes a cell of a row."""
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
@@ -235,7 +239,7 @@ def _lay_out(facts: Facts) -> list[str]:
     ):
         if facts[key]:
             lines += ["", *section(facts)]
-    return folded(lines)
+    return lines
 
 
 def _head(facts: Facts) -> list[str]:
@@ -335,33 +339,25 @@ _TIMES: Columns = {
 _PASSED_OVER: Columns = {
     "primitives": _count("primitives"),
     "by reference": _count("by_reference"),
-    "kind": itemgetter("kind"),
-    "passed over": itemgetter("implementation"),
-    "reason": itemgetter("reason"),
+    "kind": "{kind}",
+    "passed over": "{implementation}",
+    "reason": "{reason}",
 }
 _LAYERS: Columns = {
     "oneDNN, ms": _time("milliseconds"),
     "in all, ms": lambda row: _time("milliseconds")(row["layer"]),
-    "kind": lambda row: row["layer"]["kind"],
-    "layout": lambda row: row["layer"]["layout"],
-    "layer": lambda row: row["layer"]["name"],
+    "kind": "{layer[kind]}",
+    "layout": "{layer[layout]}",
+    "layer": "{layer[name]}",
 }
 # columns of text, which stand left
 _TEXTS = {"primitive", "reorder", "round trip", "kind", "passed over", "reason", "layout", "layer"}
 
 
-def _table(columns: Columns, rows: Sequence[Facts], *, is_whole: bool = False) -> list[str]:
-    """Return a table; columns that are empty below their heads are left out, if it is not whole."""
-    cells = {head: [cell(row) for row in rows] for head, cell in columns.items()}
-    kept = [head for head in columns if is_whole or any(cells[head])] or [*columns]
-    right = [k for k, head in enumerate(kept) if head not in _TEXTS]
-    return table([kept, *zip(*(cells[head] for head in kept), strict=True)], right)
-
-
 def _top(facts: Facts, key: str, columns: Columns, *, is_whole: bool = False) -> list[str]:
     """Return the first rows of a table, what made and used their tensors, and how many are left."""
     shown = facts[key][: facts["top"]]
-    head, *others = _table(columns, shown, is_whole=is_whole)
+    head, *others = tabulate(columns, shown, _TEXTS, is_whole=is_whole)
     lines = [head]
     for line, row in zip(others, shown, strict=True):
         ends = ((word, row[end]) for end, word in _ENDS.items() if row.get(end))
@@ -373,13 +369,13 @@ def _top(facts: Facts, key: str, columns: Columns, *, is_whole: bool = False) ->
 def _primitives(facts: Facts) -> list[str]:
     total = facts["milliseconds"] or 1.0
     columns: Columns = {
-        "primitive": itemgetter("kind"),
+        "primitive": "{kind}",
         "count": _count("executions"),
         "ms": _time("milliseconds"),
         "share of oneDNN": lambda row: f"{row['milliseconds'] / total:.0%}",
         "by reference": _count("by_reference"),
     }
-    return _table(columns, facts["primitives"])
+    return tabulate(columns, facts["primitives"], _TEXTS, is_whole=False)
 
 
 def _reorders(facts: Facts) -> list[str]:

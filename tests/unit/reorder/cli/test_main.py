@@ -15,7 +15,6 @@ import pytest
 
 from reorder.cli import progress
 from reorder.cli.arguments import GROUPS
-from reorder.cli.command import fold
 from reorder.cli.doctor import COMMAND
 from reorder.cli.main import NAMES, command_parser, flags_of, main, shell_parser
 from reorder.cli.progress import NOTICE, CompileNotice
@@ -76,21 +75,6 @@ def test_the_parser_for_completion_has_every_command_with_its_flags() -> None:
 
 
 # What is printed.
-
-
-@pytest.mark.parametrize(
-    ("line", "folded"),
-    [
-        ("short", ["short"]),
-        ("a sentence of seven words in all", ["a sentence of seven", "    words in all"]),
-        ("0.5  2  from a here to b there", ["0.5  2  from a here", "        to b there"]),
-        ("  in a list of several words", ["  in a list of", "  several words"]),
-        ("x" * 30, ["x" * 30]),
-        ("", [""]),
-    ],
-)
-def test_long_lines_are_folded_where_the_last_cell_begins(line: str, folded: list[str]) -> None:
-    assert fold(line, 20) == folded
 
 
 def test_what_is_missing_is_reported() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memdesc import MemdescError
-from reorder.logs import OpenVinoLayers, read_layers, read_verbose, report
+from reorder.logs import OpenVinoLayers, TorchLayers, VerboseLog, read_layers, read_verbose, report
 
 _FILES = Path(__file__).parents[3] / "data" / "layers"
 _OPENVINO, _TORCH = _FILES / "openvino-2026.4", _FILES / "torch-2.13"
@@ -100,42 +100,48 @@ def test_what_holds_no_layers_is_refused(content: str, tmp_path: Path) -> None:
 
 
 def test_layers_of_another_run_are_refused() -> None:
-    layers = read_layers(f"{_TORCH}.json")
-    with pytest.raises(MemdescError, match="also set ONEDNN_VERBOSE_TIMESTAMP=1"):
-        report(read_verbose([f"{_LINE},,,2x3,1"]), layers)
     stamped = _LINE.replace("verbose,", "verbose,1.5,")
-    with pytest.raises(MemdescError, match="no execution of the log lies within a module"):
-        report(read_verbose([f"{stamped},,,2x3,1"]), layers)
-    with pytest.raises(MemdescError, match="no node of the model"):
-        report(read_verbose([f"{_LINE},,,2x3,1"]), read_layers(f"{_OPENVINO}.xml"))
+    for line, path, says in (
+        (_LINE, f"{_TORCH}.json", "also set ONEDNN_VERBOSE_TIMESTAMP=1"),
+        (stamped, f"{_TORCH}.json", "no execution of the log lies within a module"),
+        (_LINE, f"{_OPENVINO}.xml", "no node of the model"),
+    ):
+        with pytest.raises(MemdescError, match=says):
+            report(read_verbose([f"{line},,,2x3,1"]), read_layers(path))
+
+
+_CATEGORIES = {"nn.Module: ": "python_function", "": "user_annotation"}
+
+
+def _traced(
+    path: Path, spans: list[tuple[str, int, int]], start: str, base: int
+) -> OpenVinoLayers | TorchLayers:
+    """Read a trace of spans: their names after `start`, when they begin, and for how long."""
+    events = [
+        {"ph": "X", "cat": _CATEGORIES[start], "name": start + name, "ts": ts, "dur": dur}
+        for name, ts, dur in spans
+    ]
+    path.write_text(json.dumps({"baseTimeNanoseconds": base, "traceEvents": events}), "utf-8")
+    return read_layers(path)
+
+
+def _stamped(*stamps: float) -> VerboseLog:
+    return read_verbose(
+        [_LINE.replace("verbose,", f"verbose,{stamp},") + ",,,2x3,1" for stamp in stamps]
+    )
 
 
 def test_annotations_name_layers_too(tmp_path: Path) -> None:
-    path = tmp_path / "trace"
     spans = [("ProfilerStep#1", 0, 9000), ("encoder", 1000, 3000), ("attention", 2000, 500)]
-    events = [
-        {"ph": "X", "cat": "user_annotation", "name": name, "ts": begin, "dur": dur}
-        for name, begin, dur in spans
-    ]
-    trace = {"baseTimeNanoseconds": 1_000_000, "traceEvents": events}
-    path.write_text(json.dumps(trace), encoding="utf-8")
-    lines = [_LINE.replace("verbose,", f"verbose,{stamp},") + ",,,2x3,1" for stamp in (2.5, 3.2, 4)]
-    executions = read_verbose(lines).executions
-    names = read_layers(path).name(executions, None).names
+    layers = _traced(tmp_path / "trace", spans, "", 1_000_000)
+    names = layers.name(_stamped(2.5, 3.2, 4).executions, None).names
     assert names == ["encoder", "encoder/attention", "encoder"]
 
 
 def test_modules_without_onednn_are_listed(tmp_path: Path) -> None:
-    path = tmp_path / "trace"
     spans = [("Net_0", 0, 9000), ("Conv2d_0", 1000, 2000), ("ReLU_0", 4000, 500)]
     spans += [(name, begin + 10_000, dur) for name, begin, dur in spans]
-    events = [
-        {"ph": "X", "cat": "python_function", "name": f"nn.Module: {name}", "ts": ts, "dur": dur}
-        for name, ts, dur in spans
-    ]
-    path.write_text(json.dumps({"baseTimeNanoseconds": 0, "traceEvents": events}), encoding="utf-8")
-    lines = [_LINE.replace("verbose,", f"verbose,{stamp},") + ",,,2x3,1" for stamp in (2, 12)]
-    layers = report(read_verbose(lines), read_layers(path)).layers
+    layers = report(_stamped(2, 12), _traced(tmp_path / "trace", spans, "nn.Module: ", 0)).layers
     assert [(*each.layer, each.milliseconds) for each in layers] == [
         ("Net_0/Conv2d_0", "", "", 2.0, 2, 1.0),
         ("Net_0/ReLU_0", "", "", 0.5, 2, 0.0),

@@ -1,4 +1,8 @@
-"""Logs of oneDNN's verbose mode. The files in `tests/data/verbose` are what real programs wrote."""
+"""Logs of oneDNN's verbose mode.
+
+The files in `tests/data/verbose` are what real programs wrote; `primitives.txt` has dims, tensors
+and attributes of each form.
+"""
 
 import gzip
 import re
@@ -8,19 +12,27 @@ from typing import Any
 
 import pytest
 
-from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
+from memdesc import RUNTIME, MemdescError, memory_desc
 from memdesc.verbose import to_verbose
-from reorder.logs import VerbosePrimitive, read_verbose
+from reorder.logs import VerboseAttributes, VerbosePrimitive, read_verbose
+from reorder.logs.primitive import PostOp, Problem, QuantizationParameter
+from tests.refused import sections
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_DIMS, _UNDERSTOOD, _KEPT, _TENSORS, _UNREAD = (
+    [line.partition("  #")[::2] for line in lines]
+    for lines in sections(Path(__file__).with_name("primitives.txt")).values()
+)
 _REORDER = (
     "exec,cpu,reorder,jit:uni,undef,src_f32::blocked:abcd:f0 dst_f32:p:blocked:aBcd16b:f0,,,"
     "2x17x8x8,0.25"
 )
 
 
-def _primitive(kind: str, descriptors: str, problem: str, aux: str = "") -> VerbosePrimitive:
-    return VerbosePrimitive("cpu", kind, "jit:uni", "undef", descriptors, "", aux, problem)
+def _primitive(
+    kind: str, problem: str, descriptors: str = "", attributes: str = "", aux: str = ""
+) -> VerbosePrimitive:
+    return VerbosePrimitive("cpu", kind, "jit:uni", "undef", descriptors, attributes, aux, problem)
 
 
 # version, entries, and kinds of primitives
@@ -39,8 +51,7 @@ def test_every_tensor_of_real_logs_is_read_and_printed_again(name: str) -> None:
     log = read_verbose(_LOGS / f"{name}.log")
     version, entries, kinds = _REAL[name]
     assert (log.versions, len(log.entries)) == ((version,), entries)
-    assert not log.skipped
-    assert not log.other_lines
+    assert (log.skipped, log.other_lines) == ({}, 0)
     assert len({entry.primitive.kind for entry in log.entries}) == kinds
     for entry in log.entries:
         primitive = entry.primitive
@@ -51,6 +62,9 @@ def test_every_tensor_of_real_logs_is_read_and_printed_again(name: str) -> None:
             if tensor.desc is not None and not tensor.why and version[0] == "3":
                 # flag a is the wish of a user, and not of the descriptor
                 assert to_verbose(tensor.desc) == re.sub(r"^(\w+):a", r"\1:", tensor.text)
+
+
+# Lines.
 
 
 def test_lines_of_all_versions_start_in_their_way() -> None:
@@ -71,46 +85,32 @@ def test_lines_of_all_versions_start_in_their_way() -> None:
 
 
 def test_lines_that_are_not_entries_are_counted() -> None:
-    log = read_verbose(
-        [
-            "epoch 1",
-            "onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71)",
-            "onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul,,in0,1.5",
-            "onednn_verbose,v1,ukernel,create,brgemm,1",
-            "onednn_verbose,v1,primitive,create:dispatch,reorder",
-            "onednn_verbose,v1,primitive,error,cpu,primitive,memory",
-            "onednn_verbose,v1,primitive,exec,cpu,reorder",
-            f"onednn_verbose,v1,primitive,{_REORDER}x",
-            "onednn_verbose,",
-            f"onednn_verbose,v1,primitive,create:cache_hit,{_REORDER.partition(',')[2]}\r\n",
-        ]
-    )
-    assert log.versions == ("3.12.0",)
-    assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
-    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 3}
-    assert not log.passed_over
-    assert [(each.line, each.why) for each in log.unread] == [
-        (7, "it has 2 fields after the event instead of 9"),
-        (8, "its time '0.25x' is not a number"),
-        (9, "it has 1 field after the event instead of 9"),
+    lines: list[Any] = [
+        "epoch 1",
+        "onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71)",
+        "onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul,,in0,1.5",
+        "onednn_verbose,v1,ukernel,create,brgemm,1",
+        "onednn_verbose,v1,primitive,create:dispatch,reorder",
+        "onednn_verbose,v1,primitive,error,cpu,primitive,memory",
+        f"onednn_verbose,v1,primitive,create:cache_hit,{_REORDER.partition(',')[2]}\r\n",
+        *(None, 3, b"onednn_verbose"),
+        *["onednn_verbose,exec,"] * 100,
     ]
-    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [10])
-    assert not log.executions
+    log = read_verbose(lines)
+    assert (log.versions, log.info) == (("3.12.0",), ("oneDNN v3.12.0 (commit 80afa71)",))
+    others = {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1}
+    assert log.skipped == {**others, "unread": 100}
+    # only the first are kept
+    assert [each.line for each in log.unread] == [*range(11, 31)]
+    assert (log.other_lines, [entry.line for entry in log.entries]) == (4, [7])
+    assert (log.passed_over, log.executions) == ((), ())
 
 
-def test_a_line_with_a_decimal_comma_names_the_cause() -> None:
-    for line in (
-        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,,,2x3,0,25",
-        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,attr-oscale:0:0,5 ,,2x3,7",
-        "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:a dst:b,post_ops:'sum:0,5;';,,6,1,5e-05",
-        "onednn_verbose,exec,cpu,eltwise,jit:uni,undef,data:a,,alg:x alpha:0,5 beta:0,6,12",
-        "onednn_verbose,v1,1234,5,primitive,exec,cpu,reorder,jit,undef,src:a dst:b,,,2x3,0,25",
-        "onednn_verbose,1234,567,exec,cpu,reorder,jit:uni,undef,src:a dst:b,,,2x3,7",
-    ):
+def test_lines_that_are_not_read_say_why() -> None:
+    for line, why in _UNREAD:
         log = read_verbose([line])
         assert (log.entries, log.skipped) == ((), {"unread": 1})
-        assert "decimal comma" in log.unread[0].why
-        assert "LC_ALL=C" in log.unread[0].why
+        assert why.strip() in log.unread[0].why, line
 
 
 def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> None:
@@ -128,6 +128,7 @@ def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> 
         ]
     )
     chosen = log.entries[1].primitive
+    assert chosen is log.entries[0].primitive
     assert [each[1:] for each in log.passed_over] == [
         ("convolution", "", "unsupported format tag", "src/cpu/a.cpp:261", None),
         ("reorder", "", "f,t,l padding not supported", "src/cpu/b.cpp:680", chosen),
@@ -135,22 +136,6 @@ def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> 
         ("reorder", "jit:uni", "too small", "src/cpu/c.cpp:2", None),
     ]
     assert not log.skipped
-
-
-def test_a_time_that_onednn_does_not_print_is_not_read() -> None:
-    for time in ("nan", "inf", "-1.5", "1_0", "1e308", "", "0.2onednn_verbose"):
-        log = read_verbose([f"onednn_verbose,{_REORDER.rpartition(',')[0]},{time}"])
-        assert (log.entries, log.skipped) == ((), {"unread": 1})
-
-
-def test_only_the_first_unread_lines_are_kept() -> None:
-    log = read_verbose(["onednn_verbose,exec,"] * 100)
-    assert (log.skipped["unread"], len(log.unread)) == (100, 20)
-
-
-def test_equal_primitives_are_one_object() -> None:
-    first, second = read_verbose([f"onednn_verbose,{_REORDER}"] * 2).entries
-    assert first.primitive is second.primitive
 
 
 def test_a_log_is_a_file_or_lines(tmp_path: Path) -> None:
@@ -163,83 +148,13 @@ def test_a_log_is_a_file_or_lines(tmp_path: Path) -> None:
     assert (len(log.entries), log.other_lines) == (1, 1)
 
 
-def test_lines_that_are_not_strings_are_other_lines() -> None:
-    lines: list[Any] = [None, 3, b"onednn_verbose"]
-    assert read_verbose(lines).other_lines == 3
-
-
-def test_tensors_of_one_name_are_numbered() -> None:
-    found = _primitive(
-        "binary",
-        "src:f32::blocked:ab::f0 src:s8::blocked:ba::f0 dst:f32::blocked:ab::f0",
-        "2x3:1x3",
-    ).tensors
-    assert list(found) == ["src0", "src1", "dst"]
-    assert found["src1"].desc == memory_desc((1, 3), "s8", "ba")
-
-
-def test_a_bias_of_a_matmul_has_the_dims_of_its_mask() -> None:
-    found = _primitive(
-        "matmul",
-        "src_f32::blocked:ab:f0 wei_f32::blocked:ba:f0 bia_f32::blocked:ab:f0_mask2 "
-        "dst_f32::blocked:ab:f0",
-        "7x16:16x5",
-    ).tensors
-    assert found["bia"].desc == memory_desc((1, 5), "f32", "ab")
-    assert found["wei"].desc == memory_desc((16, 5), "f32", "ba")
-
-
-def test_runtime_dims_make_runtime_descriptors() -> None:
-    found = _primitive("reorder", "src:f32::blocked:*::f0 dst:f32::blocked:ab::f0", "*x4").tensors
-    assert found["src"].desc == runtime_desc((RUNTIME, 4), "f32", "*")
-    assert found["dst"].desc == runtime_desc((RUNTIME, 4), "f32", "ab")
-
-
-def test_a_tensor_that_is_not_described_says_why() -> None:
-    for text, problem, why in (
-        ("undef::undef:::", "2x3", "the primitive has no such tensor"),
-        ("undef::undef::f0", "2x3", "the primitive has no such tensor"),
-        ("f32::blocked:ab::f0", "", "the problem does not give its dims"),
-        ("f32::blocked:abc::f0", "2x3", "3 dims"),
-        ("f32:a:any:any::f0", "2x3", "the primitive that gets it chooses the layout"),
-        ("f32::rnn_packed:::f0", "2x3", "only oneDNN knows its layout"),
-        ("f32::wino:::f0", "2x3", "only oneDNN knows its layout"),
-    ):
-        tensor = _primitive("reorder", f"src:{text}", problem).tensors["src"]
-        assert tensor.desc is None
-        assert why in tensor.why
-        assert tensor.is_absent == text.startswith("undef")
-
-
-def test_a_view_is_described_from_its_first_element_on() -> None:
-    tensor = _primitive("reorder", "src:f32:0:blocked:ab:8x1:f0", "2x3").tensors["src"]
-    assert tensor.desc == memory_desc((2, 3), "f32", strides=(8, 1))
-    assert tensor.why == "a view whose offset0 the line does not give; it is 0 here"
-
-
-def test_a_descriptor_without_name_is_data_and_other_words_are_skipped() -> None:
-    assert list(_primitive("eltwise", "f32::blocked:a::f0 nonsense", "6").tensors) == ["data"]
-
-
-def test_reference_implementations_are_known_by_name() -> None:
-    for name in ("ref:any", "gemm:ref", "ref+matmul", "ocl:ref:any"):
-        assert VerbosePrimitive("cpu", "sum", name, "undef", "", "", "", "").is_reference
-    for name in ("jit:uni", "simple:any", "brg_conv_fwd:avx512_core"):
-        primitive = VerbosePrimitive("cpu", "sum", name, "undef", "", "", "axis:1 alg:x", "2x3")
-        assert not primitive.is_reference
-    assert primitive.aux == {"axis": "1", "alg": "x"}
-    assert primitive.sizes.dims == ((2, 3),)
-    assert primitive.attributes.post_ops == ()
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_compressed_logs_and_those_of_powershell_are_read(
     encoding: str, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    text = "onednn_verbose,info,oneDNN v3.13.2\r\nnothing\r\n"
     path = tmp_path / "x.log"
-    path.write_bytes(pack(text.encode(encoding)))
+    path.write_bytes(pack("onednn_verbose,info,oneDNN v3.13.2\r\nnothing\r\n".encode(encoding)))
     assert read_verbose(path)[1] == ("3.13.2",)
 
 
@@ -250,3 +165,71 @@ def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(MemdescError, match=r"the log '.*' "):
             read_verbose(path)
+
+
+# Primitives.
+
+
+def test_the_dims_of_tensors_follow_from_the_problem() -> None:
+    for line, said in _DIMS:
+        kind, problem, *more = line.split()
+        wanted = dict(each.split("=") for each in said.split())
+        tensors = " ".join(f"{name}:f32::blocked:a::f0" for name in wanted)
+        # the comma is a blank in oneDNN 2.0 to 2.2
+        primitive = _primitive(kind, problem.replace(",", " "), tensors, aux=" ".join(more))
+        found = {
+            name: "x".join("*" if n == RUNTIME else str(n) for n in tensor.dims or ()) or "-"
+            for name, tensor in primitive.tensors.items()
+        }
+        assert found == wanted, line
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "2x", "x", "mb2ic", "2x3:", "m1;k2"])
+def test_other_strings_give_no_dims(text: str) -> None:
+    primitive = _primitive("convolution", text, "src:f32::blocked:a::f0 wei:f32::blocked:a::f0")
+    assert primitive.sizes == Problem({}, ())
+    assert not any(tensor.dims for tensor in primitive.tensors.values())
+
+
+def test_tensors_are_described_or_say_why_not() -> None:
+    for line, said in _TENSORS:
+        kind, problem, *tensors = line.split()
+        primitive = _primitive(kind, problem.removeprefix("-"), " ".join(tensors))
+        found = [f"{name} {each.desc!r} {each.why}" for name, each in primitive.tensors.items()]
+        assert any(said.strip() in each for each in found), (line, found)
+        assert all("None" in each or "_desc(" in each for each in found)
+
+
+def test_reference_implementations_are_known_by_name() -> None:
+    names = ("ref:any", "gemm:ref", "ref+matmul", "ocl:ref:any", "jit:uni", "simple:any", "brg_x:y")
+    made = (VerbosePrimitive("cpu", "sum", name, "", "", "", "", "") for name in names)
+    assert [each.is_reference for each in made] == [True] * 4 + [False] * 3
+
+
+def _read(attributes: str) -> VerboseAttributes:
+    return _primitive("matmul", "", attributes=attributes).attributes
+
+
+def _attributes(text: str) -> VerboseAttributes:
+    def parameter(argument: str, mask: int, **more: Any) -> QuantizationParameter:
+        return QuantizationParameter(argument, mask)._replace(**more)
+
+    names = {"A": VerboseAttributes, "P": parameter, "PostOp": PostOp}
+    found: VerboseAttributes = eval(f"A({text})", names)
+    return found
+
+
+def test_attributes_are_read_as_all_versions_print_them() -> None:
+    for line, wanted in _UNDERSTOOD:
+        assert _read(line) == _attributes(wanted), line
+        assert not _read(line).not_understood, line
+
+
+def test_what_is_not_understood_is_kept_and_said_in_order() -> None:
+    for line, kept in _KEPT:
+        assert not kept or _read(line) == _attributes(kept), line
+        assert _read(line).not_understood, line
+        assert _read(f"attr-fpmath:bf16:true {line}").not_understood, line
+    known = [(line, _attributes(kept)) for line, kept in _KEPT if line.startswith("attr-")]
+    found = _read(" ".join(line for line, _ in known)).others
+    assert found == tuple(other for _, each in known for other in each.others)
