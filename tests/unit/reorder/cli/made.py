@@ -172,23 +172,6 @@ def is_right(row: dict[str, Any]) -> bool:
     return (tag, row["ndims"]) == (str(found), found.ndims)
 
 
-def boxes(dims: tuple[int, ...], src: str, dst: str) -> list[dict[str, Any]]:
-    """Return the boxes of a reorder without indirection tables, as `explain` has them."""
-    return [
-        {
-            "offsets": list(box.offsets),
-            "loops": [
-                {"extent": node.extent, "valid": node.valid, "strides": list(node.strides)}
-                for node in box.nodes
-            ],
-            "indirect_loops": 0,
-        }
-        for box in reorder.plan_reorder(
-            memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)
-        ).boxes
-    ]
-
-
 def grow(path: str, head: bytes, nbytes: int) -> None:
     """Write a file of so many zeros, which take no room, after a head."""
     try:
@@ -197,13 +180,6 @@ def grow(path: str, head: bytes, nbytes: int) -> None:
             file.truncate(len(head) + nbytes)
     except OSError:
         pytest.skip("the file system has no files of this size")
-
-
-def descends(lines: list[str]) -> bool:
-    """Whether what could be saved is listed from the most time to the least."""
-    start = lines.index("what could be saved:") + 1
-    spent = [float(line.split()[0]) for line in lines[start : start + 3]]
-    return spent == sorted(spent, reverse=True)
 
 
 def pieces_equal(options: str, facts: Callable[[str], object]) -> None:

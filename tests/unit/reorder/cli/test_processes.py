@@ -240,31 +240,21 @@ def test_fifty_killed_processes_leave_whole_files(shell: Shell, tmp_path: Path) 
     x = np.random.default_rng(0).random((32, 64, 48, 48), np.float32)
     path, out = tmp_path / "in.npy", tmp_path / "out.safetensors"
     np.save(path, x)
-    last = reorder.reorder(x, "nhwc").desc
     reorder.save(out, reorder.reorder(x, "nhwc"))
-    found = {"older": 0, "newer": 0}
-    chance = random.Random(0)
-    whole = 0.0
+    chance, whole = random.Random(0), 0.0
     for k in range(51):
         tag = ("nChw16c", "nChw8c", "nhwc")[k % 3]
         arguments = ["reorder", str(path), str(out), "--to", tag, "--max-bytes", "1MiB"]
-        with subprocess.Popen(
-            [sys.executable, "-m", "memdesc", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as running:
-            while running.poll() is None and not partial_folder(out).exists():
+        command = [sys.executable, "-m", "memdesc", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            while run.poll() is None and not partial_folder(out).exists():
                 time.sleep(0.001)
             start = time.monotonic()
             if not whole:  # the first one ends
-                running.wait()
+                run.wait()
                 whole = time.monotonic() - start
             time.sleep(chance.random() * 1.2 * whole)
-            running.kill()
-        memory = reorder.load(out)
-        assert (memory.numpy() == x).all()
-        found["older" if memory.desc == last else "newer"] += 1
-        last = memory.desc
-    sys.stdout.write(f"{found}\n")
+            run.kill()
+        assert (reorder.load(out).numpy() == x).all()
     shell.facts(f"reorder {path} {out} --to nchw --max-bytes 16KiB")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.npy", "out.safetensors"]
