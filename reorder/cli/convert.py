@@ -8,7 +8,6 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from memdesc.errors import short_repr
 from reorder.checkpoints.convert.conversion import convert
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
-from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
 from reorder.cli.command import Command, Facts, Options, facts_of, lines, threads_of
 from reorder.cli.progress import Progress, warn
@@ -27,8 +25,6 @@ from reorder.messages import starred
 if TYPE_CHECKING:
     from distributed import Client
 
-# bytes that are read to measure the speed of the disk
-_SAMPLE = 64 << 20
 # steps of the bar, and seconds between two updates
 _PERCENT = 100
 _INTERVAL = 0.1
@@ -83,8 +79,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
     names = ("weights", "converted", "copied", "bytes_in", "bytes_out", "files")
     facts = facts_of(report, *names) | {"warnings": [*report.warnings]}
     if given.dry_run:
-        estimate = _seconds(as_path(options.in_), report)
-        return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
+        return facts | {"would": _listed(report)}, 0
     facts |= {"wrote": options.out, "resumed": report.resumed}
     verified = _VERIFIED if given.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
@@ -171,19 +166,6 @@ def _listed(report: ConvertReport) -> list[str]:
     ]
     more = len(lines) - _LISTED
     return [*lines[:_LISTED], *([f"... and {more} more"] if more > 0 else [])]
-
-
-def _seconds(source: Path, report: ConvertReport) -> float:
-    """Estimate the time from how fast the source is read; a disk writes about as fast."""
-    entries = read_container(source).entries.values()
-    largest = max(entries, key=lambda entry: entry.nbytes, default=None)
-    if largest is None or not largest.nbytes:
-        return 0.0
-    count = min(largest.nbytes, _SAMPLE)
-    start = time.monotonic()
-    replace(largest, nbytes=count).read()
-    rate = count / max(time.monotonic() - start, 1e-9)
-    return round((report.bytes_in + report.bytes_out) / rate, 1)
 
 
 def _target(text: str) -> str:

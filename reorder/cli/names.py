@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
@@ -31,7 +30,7 @@ from reorder.cli.command import (
 )
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
-_BITS, *_NARROWER = (32, 16, 8, 4)
+_BITS = (32, 16, 8, 4)
 _RECORD = "record"
 _VOCABULARIES = (
     *dict.fromkeys(name.vocabulary for name in (*known_names(), *known_images())),
@@ -95,22 +94,19 @@ def _rows() -> Iterator[Facts]:
         if image := images.IMAGES.get(name.text):
             yield name._asdict() | {"ndims": len(image.letters), "tag": image.parts}
             continue
-        try:
-            tag = resolve(name.text, (), _BITS)
-        except UnsupportedFormatError as reason:
-            refused = {"ndims": None, "tag": None, "why": str(reason)}
-            narrower = [*_of_widths(name.text)] or [refused]
-            yield from (name._asdict() | row for row in narrower)
-        else:
-            yield name._asdict() | {"ndims": tag.ndims, "tag": str(tag)}
-
-
-def _of_widths(name: str) -> Iterator[Facts]:
-    """Return the tags of a packing, which exists only for some element widths."""
-    for bits in _NARROWER:
-        with suppress(UnsupportedFormatError):
-            tag = resolve(name, (), bits)
-            yield {"ndims": tag.ndims, "tag": str(tag), "bits": bits}
+        found, why = list[Facts](), ""
+        for bits in _BITS:
+            try:
+                tag = resolve(name.text, (), bits)
+            except UnsupportedFormatError as reason:
+                why = why or str(reason)
+                continue
+            found.append({"ndims": tag.ndims, "tag": str(tag)})
+            if bits == _BITS[0]:
+                break
+            found[-1]["bits"] = bits
+        refused = {"ndims": None, "tag": None, "why": why}
+        yield from (name._asdict() | row for row in found or [refused])
 
 
 def _of_layout(options: Options) -> tuple[Facts, int]:

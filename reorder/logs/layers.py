@@ -182,7 +182,7 @@ class TorchLayers:
     """
 
     def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
-        self._spans = sorted(spans, key=lambda span: (span[0], -span[1]))
+        self._spans = spans
 
     def name(
         self, executions: Sequence[VerboseEntry], repetition: Repetition | None
@@ -194,19 +194,22 @@ class TorchLayers:
                 "the log has no timestamps to compare with the trace of torch; also set "
                 "ONEDNN_VERBOSE_TIMESTAMP=1, and log and profile the same run"
             )
-        order = sorted(range(len(executions)), key=lambda at: executions[at].timestamp or 0.0)
         names = [""] * len(executions)
-        around: list[_Span] = []
-        spans = self._paths()
-        following = 0
-        for at in order:
-            now = executions[at].timestamp or 0.0
-            while following < len(spans) and spans[following].begin <= now:
-                around.append(spans[following])
-                following += 1
-            # the spans that contain this execution, the outermost first
+        around, spans = list[_Span](), list[_Span]()
+        starts = [(begin, 0, -end, k) for k, (begin, end, _) in enumerate(self._spans)]
+        ran = [(entry.timestamp or 0.0, 1, 0.0, at) for at, entry in enumerate(executions)]
+        for now, is_execution, minus_end, at in sorted([*starts, *ran]):
+            # the spans that contain this moment, the outermost first
             around = [span for span in around if span.end > now]
-            names[at] = around[-1].path if around else ""
+            path = around[-1].path if around else ""
+            if is_execution:
+                names[at] = path
+                continue
+            if around:
+                around[-1].has_parts = True
+            name = self._spans[at][2]
+            spans.append(_Span(now, -minus_end, f"{path}/{name}" if path else name))
+            around.append(spans[-1])
         used = {name for name in names if name}
         # those that execute something themselves, and those that contain no other: in a container,
         # the time of its parts would count twice
@@ -223,18 +226,6 @@ class TorchLayers:
             names,
             tuple(Layer(name, "", "", median(times), len(times)) for name, times in took.items()),
         )
-
-    def _paths(self) -> list[_Span]:
-        """Return the spans by their start, each with the path of the modules around it."""
-        around, found = list[_Span](), list[_Span]()
-        for begin, end, name in self._spans:
-            around = [span for span in around if span.end > begin]
-            if around:
-                around[-1].has_parts = True
-            path = f"{around[-1].path}/{name}" if around else name
-            around.append(_Span(begin, end, path))
-            found.append(around[-1])
-        return found
 
 
 @dataclass

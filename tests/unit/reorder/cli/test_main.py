@@ -80,7 +80,11 @@ def test_what_is_missing_is_reported() -> None:
     device |= {"is_processor": False, "max_image": None}
     broken = {**device, "problem": "no compiler", "remedy": "install one"}
     processor = {**device, "is_processor": True, "max_image": (16, 8)}
-    facts = {"kernel_cache": None, "opencl_runtimes": [], "opencl_cpu_runtime": "pip install x"}
+    facts: dict[str, Any] = {
+        "kernel_cache": None,
+        "opencl_runtimes": [],
+        "opencl_cpu_runtime": "pip install x",
+    }
     for devices, ends in (
         (
             [device, broken, processor],
