@@ -444,16 +444,21 @@ class Staged(Body):
 
     def _row(self, side: Runs, s: int, row: int) -> tuple[str, str]:
         """Return the address of vector n{s} in one of some rows, and its units that hold data."""
-        first, count, k = f"at{s} + r{s}", side.units_inside.format(s=s), self.innermost
-        if self.packed_rows > 1 and k is not None:
-            digit = f"{_digit(k, s)} + {row}"
-            inside = f"i{k} + {digit} < p.valid{k}"
-            if k == self.skewed:
-                inside = f"{digit} >= top && {digit} < bottom"
-            inside = " && ".join([inside, *self._rows_below(s, row)])
-            first += f" + {row} * p.src{k}" if row else ""
-            count = f"{inside} ? {count} : 0"
+        first, count = f"at{s} + r{s}", side.units_inside.format(s=s)
+        if self.packed_rows > 1:
+            first += f" + {row} * p.src{self.innermost}" if row else ""
+            count = f"{self._row_inside(s, row)} ? {count} : 0"
         return f"(__global const {integer_type(side.unit)} *)src + ({side.units(first)})", count
+
+    def _row_inside(self, s: int, row: int) -> str:
+        """Return the condition that one of the rows that are transposed together holds data."""
+        k = self.innermost
+        assert k is not None  # noqa: S101 - for the type checker
+        digit = f"{_digit(k, s)} + {row}"
+        inside = f"i{k} + {digit} < p.valid{k}"
+        if k == self.skewed:
+            inside = f"{digit} >= top && {digit} < bottom"
+        return " && ".join([inside, *self._rows_below(s, row)])
 
     def _rows_below(self, s: int, row: int) -> list[str]:
         """Return the conditions that the indices of a row are below their sizes."""
@@ -525,16 +530,28 @@ class Staged(Body):
         rows = [f"v{s}_{row}" for row in range(self.packed_rows)]
         if self.packed_rows > 1:
             values = list(transposed_words(rows, words))
+        elif self.has_words:
+            values = [word_of(rows[0], k, words) for k in range(words)]
         else:
             values = [_lane(rows[0], j, side) for j in range(side.lanes)]
         yield from self._scattered(side, s, values)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether narrow elements of src are adjacent in dst too, always those of a word."""
+        if not isinstance(self.src, Runs) or self.src.run[0] != self.innermost:
+            return False
+        bits = self.src.bits
+        return bits < WORD_BITS and self.steps(self.src.run[0]) * bits % WORD_BITS == 0
+
     def _scattered(self, side: Runs, s: int, values: list[str]) -> Iterator[str]:
-        length = prod(map(self.steps, side.run))
+        """Return the stores of values, each of a lane or of several, to the tile."""
+        length, step = prod(map(self.steps, side.run)), side.lanes // len(values)
         for j, value in enumerate(values):
-            guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
-            address = self._along(side, s, j)
-            if self.packed_rows > 1:
+            first = j * step
+            guard = f"if (r{s} + {first} < {length}) " if length % side.lanes else ""
+            address = self._along(side, s, first)
+            if self.packed_rows > 1 or step > 1:
                 yield f"{guard}tile[({address}) >> 2] = {value};"
             else:
                 yield f"{guard}put(tile, {address}, {value});"
@@ -542,29 +559,34 @@ class Staged(Body):
     def _convert(
         self, pattern: Pattern, conversion: KernelFormula, side: Runs, s: int
     ) -> Iterator[str]:
-        """Return the conversion of a vector; elements without data stay zero in the tile."""
+        """Return the conversion of a vector of each row; without data, elements stay zero."""
         names = [f"y{j}" for j in range(side.lanes)]
-        ctype = integer_type(self.local.element)
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
-        yield f"if (count{s} > 0) {{"
-        first = side.run[0]
-        for role in conversion.varying:
-            index = {k: f"i{k}" for k in range(len(pattern.loops))}
-            for k, _, _ in self.rest(side):
-                index[k] = f"(i{k} + {_digit(k, s)})"
-            index[first] = f"(i{first} + r{s})"
-            yield f"const index_t {role}_{s} = {offset_at(role, index.items())};"
-        yield from shared_lines(conversion, self.uniform, s)
-        shared = (*conversion.scalars, *self.uniform)
-        for j, name in enumerate(names):
+        shared, first = (*conversion.scalars, *self.uniform), side.run[0]
+        index = {k: f"i{k}" for k in range(len(pattern.loops))}
+        index |= {k: f"(i{k} + {_digit(k, s)})" for k, _, _ in self.rest(side)}
+        index[first] = f"(i{first} + r{s})"
+        for row in range(self.packed_rows):
+            is_inside = [f"count{s} > 0"]
+            if self.packed_rows > 1:
+                is_inside.append(self._row_inside(s, row))
+            yield f"if ({' && '.join(is_inside)}) {{"
+            for role in conversion.varying:
+                more = [f"{row} * p.{role}{self.innermost}"] if row else []
+                yield f"const index_t {role}_{s} = {offset_at(role, index.items(), *more)};"
+            yield from shared_lines(conversion, self.uniform, s)
+            for j, name in enumerate(names):
 
-            def at(role: str, j: int = j) -> str:
-                return f"{role}_{s}{f' + {j} * p.{role}{first}' if j else ''}"
+                def at(role: str, j: int = j) -> str:
+                    return f"{role}_{s}{f' + {j} * p.{role}{first}' if j else ''}"
 
-            code = f"({conversion.src_type})({_lane(f'v{s}_0', j, side)})"
-            done = f"{name} = {conversion.converted(code, at, shared)};"
-            yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
-        yield "}"
+                code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
+                done = conversion.converted(code, at, shared)
+                place = f" << {row * self.local.element * BYTE_BITS}" if row else ""
+                done = f"{name} |= {done}{place};" if row else f"{name} = {done};"
+                yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
+            yield "}"
+        ctype = integer_type(WORD if self.packed_rows > 1 else self.local.element)
         yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
 
     def _vector_stores(

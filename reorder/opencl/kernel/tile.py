@@ -43,6 +43,8 @@ _MIN_ROW = 96
 _MAX_TILED = 8
 # Conversions: elements of the shortest run, bits of the longest vector, and its fewest elements
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
+# bytes of the longest part that stays together in both
+_MAX_SHARED = 64
 # how many times as wide elements of src are for whose sake groups follow src
 _WIDE = 4
 
@@ -116,7 +118,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves bytes, or pairs of 4-bit elements, between two buffers.
 
-    Empty if the innermost loops are the same, or if the launch is faster without tiles.
+    Empty if the innermost loops are the same and not short, or if tiles would be slower.
     """
     nest, bits = task.nest, task.accesses[1].bits
     if not nest.is_plain or bits > _MAX_TILED * BYTE_BITS or task.has_image:
@@ -147,7 +149,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
         chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
         chosen = _extents(nest, limits, most, least)
-    if chosen is None:
+    if chosen is None or not _divide(nest, *chosen[0], bits[1]):
         return ()
     chains, extents = chosen
     src, dst = (
@@ -158,9 +160,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     at = nest.alignment(0, [nest.loops[k] for k in src.run])
     if is_paired and (at % 2 or first in src.run or _ends_in_byte(nest, src)):
         return ()
-    packed = WORD // nbytes if nbytes < WORD else 1
-    if first in src.run or extents[first] % packed:
-        packed = 1
+    packed = _packed_rows(nbytes, src, dst, extents)
     sizes = _sizes(nest, src, first)
     if sizes is None:
         return ()
@@ -254,7 +254,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
         most = min(4 * most, _LOCAL // element)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
-    if chosen is None:
+    if chosen is None or not _divide(nest, *chosen[0], bits[1]):
         return ()
     (along_src, along_dst), extents = chosen
     # rows of dst along the innermost loop of src should be in different banks
@@ -279,7 +279,9 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     src = src._replace(is_whole=src.is_whole and not sizes)
     uniform = loops[src.run[0]].uniform(conversion.varying)
-    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), 1, uniform, sizes=sizes)
+    packed = _packed_rows(element, src, dst, extents)
+    local = LocalLayout(element)
+    body = Staged(tuple(extents), src, dst, "dst", local, packed, uniform, sizes=sizes)
     return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
@@ -289,11 +291,11 @@ def _extents(
     """Return the runs of src and dst, and the steps of each loop in a tile.
 
     Runs have about so many elements, and the tile at most `most`. None if a run is shorter than
-    `least`, or if the innermost loops of src and dst are the same.
+    `least`.
     """
     loops = nest.loops
     src, dst = (chain_of(loops, side, limit, nest.indices) for side, limit in enumerate(limits))
-    if src is None or dst is None or src.run[0] == dst.run[0]:
+    if src is None or dst is None:
         return None
     if depth:
         src = src._replace(run=src.run[:depth], extents=src.extents[:depth])
@@ -318,6 +320,13 @@ def _extents(
     return chains, extents
 
 
+def _divide(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
+    """Whether the runs of src and dst differ: from the first loop on, or after a short one."""
+    first, *others = zip(src.run[:2], dst.run[:2], strict=False)
+    is_short = nest.loops[src.run[0]].extent * bits <= _MAX_SHARED * BYTE_BITS
+    return first[0] != first[1] or (is_short and any(one != other for one, other in others))
+
+
 def _sizes(nest: Nest, src: Runs, first: int) -> tuple[int, ...] | None:
     """Return the elements of a run of src after which each index grows, 0 if it does not.
 
@@ -329,6 +338,12 @@ def _sizes(nest: Nest, src: Runs, first: int) -> tuple[int, ...] | None:
         span and across.stride(k) for span, k in zip(spans, nest.indices, strict=True)
     )
     return spans if are_apart else None
+
+
+def _packed_rows(nbytes: int, src: Runs, dst: Runs, extents: list[int]) -> int:
+    """Return the rows along the innermost loop of dst whose elements of some bytes form words."""
+    first, count = dst.run[0], max(WORD // nbytes, 1)
+    return 1 if first in src.run or extents[first] % count else count
 
 
 def _is_regular(body: Staged, side: Runs) -> bool:
