@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -12,18 +12,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import Attr, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
-from reorder.opencl.image_formats import image_format
+from reorder.opencl.image_formats import object_type, supported_format
+from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import Body, DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
-from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
 from reorder.reference import execute_reference
-from tests.reorders import elements, random_bytes
+from tests.guarded import POISON, Guarded
+from tests.reorders import elements
 
-Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
+Case = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc, Attr | None]
 
 
 FLAGS = cl.mem_flags.READ_WRITE
@@ -69,55 +70,34 @@ class Runtime:
     def image(
         self, desc: ImageDesc, pixels: NDArray[Any], channel_type: str | None = None
     ) -> cl.Image:
-        """Return an image of (height, width, channels) pixels, at least those of its descriptor."""
-        image = cl.create_image(
-            self.context,
-            FLAGS,
-            image_format(desc, channel_type),
-            shape=(pixels.shape[1], pixels.shape[0]),
-        )
-        region = (pixels.shape[1], pixels.shape[0], 1)
-        cl.enqueue_copy(
-            self.queue, image, np.ascontiguousarray(pixels), origin=(0, 0, 0), region=region
-        )
+        """Return an image of ([depth,] height, width, channels), at least that of a descriptor."""
+        size: Any = cl.ImageDescriptor()
+        size.image_type, size.shape = object_type(desc.kind), pixels.shape[-2::-1]
+        if desc.kind == "array":
+            size.array_size = desc.depth
+        form = supported_format(self.queue, desc, channel_type)
+        image = cl.Image(self.context, FLAGS, form, desc=size)
+        cl.enqueue_copy(self.queue, image, np.ascontiguousarray(pixels), **_region_of(pixels))
         return image
 
-    def pixels(self, image: cl.Image, dtype: Any, event: cl.Event | None = None) -> NDArray[Any]:
-        """Return all pixels of an image."""
-        lanes = 4 if image.format.channel_order == cl.channel_order.RGBA else 1
-        content = np.empty((image.height, image.width, lanes), dtype)
-        region = (image.width, image.height, 1)
-        cl.enqueue_copy(
-            self.queue,
-            content,
-            image,
-            origin=(0, 0, 0),
-            region=region,
-            wait_for=[event] if event else None,
-        )
+    def pixels(
+        self,
+        image: cl.Image,
+        dtype: Any,
+        event: cl.Event | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> NDArray[Any]:
+        """Return all pixels of an image, those of a shape if it has slices."""
+        orders: dict[Any, int] = {cl.channel_order.RGBA: 4, cl.channel_order.RG: 2}
+        lanes = orders.get(image.format.channel_order, 1)
+        content = np.empty(shape or (image.height, image.width, lanes), dtype)
+        wait_for = [event] if event else None
+        cl.enqueue_copy(self.queue, content, image, wait_for=wait_for, **_region_of(content))
         return content
 
 
-def enqueue(
-    runtime: Runtime,
-    src: tuple[Any, MemoryDesc | ImageDesc],
-    dst: tuple[Any, MemoryDesc | ImageDesc],
-    attr: Attr | None = None,
-    min_tiled: int | None = None,
-) -> cl.Event:
-    """Enqueue a reorder between memories with their descriptors; in tiles from some bytes on."""
-    if min_tiled is None:
-        return opencl.enqueue_reorder(
-            runtime.queue, src[0], dst[0], src=src[1], dst=dst[1], attr=attr
-        )
-    device = runtime.device.device
-    traits = DeviceTraits(device.max_work_group_size, floats_of(device), min_tiled)
-    one, other = (
-        device_operand(runtime.queue, *given, name) for given, name in ((src, "src"), (dst, "dst"))
-    )
-    transfers = plan_transfers(one.spec, other.spec, traits, attr, is_aligned=True)
-    prepared = build_transfers(runtime.context, device, transfers)
-    return enqueue_transfers(runtime.queue, prepared, (src[0], dst[0]), None)
+def _region_of(pixels: NDArray[Any]) -> dict[str, Any]:
+    return {"origin": (0, 0, 0), "region": (*pixels.shape[-2::-1], 1)[:3]}
 
 
 @cache
@@ -142,94 +122,133 @@ def refused(message: str) -> Any:
     return pytest.raises(MemdescError, match=re.escape(message))
 
 
-# bytes of a buffer beside the tensor
-BESIDE = 64
+def as_buffer(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
+    """Return a descriptor, or that of the pixels of an image in a buffer."""
+    return desc.desc if isinstance(desc, ImageDesc) else desc
 
 
-def _check(
-    runtime: Runtime, case: Case, seed: int, run: Callable[[tuple[cl.Buffer, cl.Buffer]], cl.Event]
-) -> None:
-    """Compare what is run with its definition; bytes beside the tensor must stay."""
-    src, dst, attr = case
-    source = random_bytes(max(src.nbytes, 1), seed)
-    before = random_bytes(dst.nbytes + BESIDE, seed + 1)
-    memory = runtime.buffer(source), runtime.buffer(before)
-    event = run(memory)
-    wanted = before.copy()
-    if dst.nelems:
-        execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
-    assert np.array_equal(runtime.read(memory[1], event), wanted), case
+# bytes behind a tensor in memory that no page guards, and of one without elements
+_BESIDE, _LEAST = 64, 8
 
 
-def check_reorder(runtime: Runtime, case: Case, seed: int) -> None:
-    """Compare a reorder as callers enqueue it with its definition."""
-    src, dst, attr = case
-    queue = runtime.queue
-    _check(
-        runtime,
-        case,
-        seed,
-        lambda memory: opencl.enqueue_reorder(
-            queue, memory[0], memory[1], src=src, dst=dst, attr=attr
-        ),
-    )
+@cache
+def _region(side: int, nbytes: int) -> Guarded:
+    del side  # src and dst have one each
+    return Guarded(nbytes)
 
 
-def check_buffers(
+class Placed:
+    """A tensor in memory: between inaccessible pages, if the device accesses that of the host."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        desc: MemoryDesc | ImageDesc,
+        content: NDArray[np.uint8],
+        *,
+        side: int,
+        seed: int,
+        is_aligned: bool,
+    ) -> None:
+        self._runtime, self._desc = runtime, desc
+        self._region: Guarded | None = None
+        if isinstance(desc, ImageDesc):
+            # an image may have more pixels than it needs
+            *slices, height, width, lanes = desc.shape
+            whole = *slices, height + seed % 3, width + seed % 3, lanes
+            self._pixels = np.ones(whole, desc.dtype.numpy)
+            self._inside = np.s_[..., :height, :width, :]
+            self._pixels[self._inside] = content.view(desc.dtype.numpy).reshape(desc.shape)
+            self.memory: Any = runtime.image(desc, self._pixels)
+            return
+        self._count = desc.min_nbytes or _LEAST
+        content = content[: self._count]
+        if not runtime.device.is_processor:
+            beside = np.full(_BESIDE, POISON, np.uint8)
+            self.memory = runtime.buffer(np.concatenate([content, beside]))
+            return
+        if is_aligned:
+            content = np.resize(content, -(-self._count // VECTOR) * VECTOR)
+            content[self._count :] = POISON
+        self._region = _region(side, 1 << max(content.size - 1, 4095).bit_length())
+        host = self._region.buffer(content, at_end=seed % 2 == 1)
+        if not side:
+            self._region.forbid_writes()
+        flags = FLAGS | cl.mem_flags.USE_HOST_PTR
+        self.memory = cl.Buffer(runtime.context, flags, hostbuf=host)
+
+    def read(self, event: cl.Event) -> NDArray[np.uint8]:
+        """Return the bytes of the tensor; all around it must be as they were."""
+        if isinstance(self._desc, ImageDesc):
+            shape, dtype = self._pixels.shape, self._pixels.dtype
+            found = self._runtime.pixels(self.memory, dtype, event, shape)
+            inside = found[self._inside].copy()
+            found[self._inside] = self._pixels[self._inside]
+            assert found.tobytes() == self._pixels.tobytes()
+            return inside.reshape(-1).view(np.uint8)
+        content = self._runtime.read(self.memory, event)
+        assert (content[self._count :] == POISON).all()
+        assert self._region is None or self._region.is_intact()
+        return content[: self._count]
+
+
+class Planned(NamedTuple):
+    """Kernels: tiles from some bytes on, the most work items of a group, vectors if aligned."""
+
+    min_tiled: int = 0
+    most: int = 256
+    is_aligned: bool = True
+
+
+TILES = Planned()
+
+
+def check(
     runtime: Runtime,
     case: Case,
-    min_tiled: int = 1 << 16,
-    max_work_items: int = 256,
+    seed: int = 1,
     *,
-    is_aligned: bool = True,
+    source: NDArray[Any] | None = None,
+    planned: Planned | None = None,
 ) -> list[Body]:
-    """Compare kernels, tiles from some bytes on, with the definition; returns what these do."""
-    src, dst, attr = case
-    traits = DeviceTraits(max_work_items, floats_of(runtime.device.device), min_tiled)
-    one, other = OperandSpec(src), OperandSpec(dst)
-    transfers = plan_transfers(one, other, traits, attr, is_aligned=is_aligned)
-    prepared = build_transfers(runtime.context, runtime.device.device, transfers)
-    _check(
-        runtime, case, 1, lambda memory: enqueue_transfers(runtime.queue, prepared, memory, None)
-    )
-    return [launch.pattern.body for transfer in transfers for launch in transfer.launches]
+    """Compare a reorder of some bytes with its definition; payloads in images of f16 may differ.
 
-
-def check_image(
-    runtime: Runtime,
-    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
-    seed: int,
-    attrs: tuple[Attr | None, Attr | None] = (None, None),
-    min_tiled: int | None = None,
-) -> None:
-    """Compare an image, and a buffer made of it, with the definition; NaN in f16 is any NaN.
-
-    The image may have more pixels than it needs, which must stay, and so must bytes beside dst.
+    It is enqueued as callers do, or as `planned`; then what its kernels do is returned.
     """
-    src, image, dst = case
-    kind = image.dtype.numpy
-    source = elements(src, seed)
-    shape = image.height + seed % 3, image.width + seed % 3, image.channels
-    before = elements(memory_desc(shape, image.dtype), seed + 1).view(kind).reshape(shape)
-    memory = runtime.image(image, before)
-    event = enqueue(runtime, (runtime.buffer(source), src), (memory, image), attrs[0], min_tiled)
-    pixels = runtime.pixels(memory, kind, event)
-    wanted = np.zeros(image.desc.padded_nelems, kind)
-    execute_reference(src, image.desc, source, wanted.view(np.uint8), attrs[0])
-    inside = np.s_[: image.height, : image.width]
-    after = before.copy()
-    after[inside] = wanted.reshape(image.height, image.width, image.channels)
-    if image.dtype.name == "f16":
-        assert (np.isnan(pixels) == np.isnan(after)).all()
-        after = np.where(np.isnan(after), pixels, after)
-    assert pixels.tobytes() == after.tobytes()
-    if image.dtype.name == "f16":
-        # the next kernel may read another NaN than the host
-        pixels = np.where(np.isnan(pixels), np.float16(-0.0), pixels)
-        memory = runtime.image(image, pixels)
-    wanted = random_bytes(dst.nbytes + BESIDE, seed + 2)
-    place = runtime.buffer(wanted)
-    event = enqueue(runtime, (memory, image), (place, dst), attrs[1], min_tiled)
-    content = np.ascontiguousarray(pixels[inside]).reshape(-1).view(np.uint8)
-    execute_reference(image.desc, dst, content, wanted[: dst.nbytes], attrs[1])
-    assert runtime.read(place, event).tobytes() == wanted.tobytes()
+    src, dst, attr = case
+    one, other = as_buffer(src), as_buffer(dst)
+    content = elements(one, seed) if source is None else source.reshape(-1).view(np.uint8)
+    content = np.resize(content, one.nbytes or _LEAST)
+    if isinstance(src, ImageDesc) and src.dtype.name == "f16":
+        # kernels may read another NaN than the host
+        halves = content.view(np.float16)
+        halves[np.isnan(halves)] = -0.0
+    before = np.resize(elements(other, seed + 1), other.nbytes or _LEAST)
+    is_aligned = planned is not None and planned.is_aligned
+    given, out = (
+        Placed(runtime, desc, of, side=side, seed=seed, is_aligned=is_aligned)
+        for side, (desc, of) in enumerate(((src, content), (dst, before)))
+    )
+    bodies: list[Body] = []
+    if planned is None:
+        event = opencl.enqueue_reorder(
+            runtime.queue, given.memory, out.memory, src=src, dst=dst, attr=attr
+        )
+    else:
+        device = runtime.device.device
+        traits = DeviceTraits(planned.most, floats_of(device), planned.min_tiled)
+        specs = OperandSpec.of(src), OperandSpec.of(dst)
+        transfers = plan_transfers(*specs, traits, attr, is_aligned=is_aligned)
+        prepared = build_transfers(runtime.context, device, transfers)
+        event = enqueue_transfers(runtime.queue, prepared, (given.memory, out.memory), None)
+        bodies = [launch.pattern.body for transfer in transfers for launch in transfer.launches]
+    found, wanted = out.read(event), before.copy()
+    if other.nelems:
+        execute_reference(one, other, content, wanted, attr)
+    wanted = wanted[: found.size]
+    if isinstance(dst, ImageDesc) and dst.dtype.name == "f16":
+        halves, same = found.view(np.float16), wanted.view(np.float16)
+        is_nan = np.isnan(halves) & np.isnan(same) & (np.signbit(halves) == np.signbit(same))
+        halves[is_nan] = same[is_nan]
+    assert np.array_equal(found, wanted), case
+    return bodies

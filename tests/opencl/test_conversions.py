@@ -1,50 +1,27 @@
-"""Conversions on devices equal the definition, bit for bit."""
+"""Conversions on devices equal the definition, bit for bit: all codes, runtime dims, sums."""
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pyopencl.array as cl_array
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from memdesc import RUNTIME, Extra, ImageDesc, MemoryDesc, image_desc, memory_desc, runtime_desc
+from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
 from reorder.plan import plan_runtime
 from reorder.reference import execute_reference
-from tests.attributes import attrs, conversions
-from tests.conversions import every_code, random_codes, run
-from tests.opencl.runtimes import (
-    Runtime,
-    check_buffers,
-    check_image,
-    check_reorder,
-    examples,
-    refused,
-)
-from tests.opencl.test_laws import image_cases
-
-MAX_NELEMS = 512
-
-
-@examples(1)
-@given(case=conversions(MAX_NELEMS), seed=st.integers(0, 2**20))
-def test_any_types_layouts_and_attributes_equal_the_definition(
-    runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
-) -> None:
-    check_reorder(runtime, case, seed)
-    # in work-groups of at most 256 work items; half of the cases in tiles
-    check_buffers(runtime, case, 0 if seed % 2 else 1 << 16)
+from tests.conversions import every_code, random_codes
+from tests.opencl.runtimes import TILES, Planned, Runtime, check, refused
 
 
 def test_kernels_that_write_padding_take_no_zero_points(first: Runtime) -> None:
     dims = (3, 1, 1, 2, 4)
     src, dst = memory_desc(dims, "s8", "abCdE5e4c"), memory_desc(dims, "s32", "dbCae2c8c")
     attr = Attr(src_zero_point=[3, -5], src_zero_point_mask=8)
-    check_buffers(first, (src, dst, attr))
+    check(first, (src, dst, attr), planned=Planned(1 << 16))
 
 
 def check_codes(
@@ -55,15 +32,7 @@ def check_codes(
         codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 1 << 14)
     one, other = (memory_desc((codes.size,), name, "a") for name in (src, dst))
     packed = codes[0::2] | codes[1::2] << 4 if one.dtype.is_packed else codes
-    buffer = runtime.buffer(np.full(other.nbytes, 0xA5, np.uint8))
-    event = opencl.enqueue_reorder(
-        runtime.queue, runtime.buffer(packed), buffer, src=one, dst=other, attr=attr
-    )
-    found = runtime.read(buffer, event)
-    wanted = run(codes, src, dst, attr, by="definition")
-    if other.dtype.is_packed:
-        found = np.stack([found & 15, found >> 4], axis=1).reshape(-1)
-    assert found.view(wanted.dtype).tobytes() == wanted.tobytes(), (src, dst)
+    check(runtime, (one, other, attr), source=packed)
 
 
 @pytest.mark.parametrize(
@@ -85,31 +54,6 @@ def test_all_codes_of_a_type_become_those_of_another(
     src: str, dst: str, attr: Attr | None, runtime: Runtime
 ) -> None:
     check_codes(runtime, src, dst, attr)
-
-
-@st.composite
-def image_conversions(
-    draw: st.DrawFn,
-) -> tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]]:
-    """Draw what becomes an image of another type, what it becomes then, and attributes of both."""
-    src, image, dst = draw(image_cases(256))
-    names = st.sampled_from(list(DATA_TYPES))
-    src, dst = src.with_dtype(draw(names)), dst.with_dtype(draw(names))
-    into, out = draw(attrs(src, image.desc)), draw(attrs(image.desc, dst))
-    given_ = {field.name: getattr(into, field.name) for field in fields(into) if field.init}
-    into = Attr(**given_ | {"beta": 0.0})
-    chosen = [draw(st.sampled_from([None, attr])) for attr in (into, out)]
-    return src, image, dst, (chosen[0], chosen[1])
-
-
-@examples(3)
-@given(case=image_conversions(), seed=st.integers(0, 2**20))
-def test_images_convert_as_the_definition_says(
-    runtime: Runtime,
-    case: tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]],
-    seed: int,
-) -> None:
-    check_image(runtime, case[:3], seed, case[3], 0 if seed // 3 % 2 else None)
 
 
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
@@ -164,6 +108,36 @@ def test_compensation_is_written_behind_weights_from_an_image(dtype: str, runtim
     pixels, packed = opencl.pack(runtime.queue, x, image)
     buffer, event = opencl.unpack(runtime.queue, pixels, desc, image, wait_for=[packed])
     assert runtime.read(buffer, event).tobytes() == wanted.tobytes()
+
+
+def floats_around_halves() -> NDArray[np.uint32]:
+    """Return the bits of every half as f32, of numbers between two, and of small ones."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    bits = halves.view(np.uint32)
+    rng = np.random.default_rng(3)
+    small = np.ldexp(rng.standard_normal(1 << 13), rng.integers(-28, -12, 1 << 13))
+    steps = np.ldexp(rng.integers(-4096, 4096, 1 << 13), -26)
+    between = [bits | more for more in (0x0FFF, 0x1000, 0x1001)]
+    numbers = [part.astype(np.float32).view(np.uint32) for part in (small, steps)]
+    return np.concatenate([bits, *between, *numbers, random_codes("f32", 1 << 13)])
+
+
+@pytest.mark.parametrize("dst", ["f16", pytest.param("bf16", marks=pytest.mark.campaign)])
+def test_the_instructions_of_gpus_for_halves_write_the_same_bits(
+    dst: str, runtime: Runtime
+) -> None:
+    check_codes(runtime, "f32", dst, codes=floats_around_halves())
+    check_codes(runtime, "f16", "f32" if dst == "f16" else dst)
+
+
+@pytest.mark.parametrize(
+    "layout", ["nhwc", "nChw16c", pytest.param("nchw", marks=pytest.mark.campaign)]
+)
+def test_images_of_halves_are_written_with_the_same_numbers(layout: str, runtime: Runtime) -> None:
+    codes = np.resize(floats_around_halves(), (1, 64, 65, 67))
+    src = memory_desc(codes.shape, "f32", layout)
+    dst = image_desc(codes.shape, "f16", "in_out_channel")
+    check(runtime, (src, dst, None), source=codes, planned=TILES)
 
 
 @pytest.mark.campaign
