@@ -155,6 +155,10 @@ _FORM = """
     const error = () => form.querySelector('.lesson-error').textContent;
     const texts = (query) => [...form.querySelectorAll(query)].map(e => e.textContent);
     const [grid, memory] = [0, 1].map(k => `.lesson-half:nth-child(${k + 1})`);
+    const point = (cell, type, kind) => cell.dispatchEvent(
+        new PointerEvent(type, {bubbles: true, pointerType: kind}));
+    const press = (key, form) => form.querySelector('.lesson-halves').dispatchEvent(
+        new KeyboardEvent('keydown', {key, bubbles: true}));
 """
 
 
@@ -182,8 +186,6 @@ def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
         const seen = () => cells().filter(c => c.classList.contains('marked'))
             .map(c => c.textContent).concat(form.querySelector('.total').lastChild.textContent);
         const at = (text) => cells().find(c => c.textContent === text);
-        const point = (cell, type, kind) => cell.dispatchEvent(
-            new PointerEvent(type, {bubbles: true, pointerType: kind}));
         point(at('14'), 'pointerover', 'mouse');
         const hover = seen();
         point(at('2,1,1'), 'pointerover', 'touch');
@@ -191,8 +193,7 @@ def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
         const tap = seen();
         point(at('0'), 'pointerover', 'mouse');
         const kept = seen();
-        form.querySelector('.lesson-halves').dispatchEvent(
-            new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+        press('ArrowRight', form);
         return [hover, tap, kept, seen()];
         """,
         390,
@@ -333,15 +334,12 @@ def test_escape_releases_a_held_element(learn: Ask) -> None:
         type('tag', 'ab');
         type('dims', '3x4');
         const cells = [...form.querySelectorAll(grid + ' .cell')];
-        const point = (cell) => cell.dispatchEvent(
-            new PointerEvent('pointerover', {bubbles: true}));
         const seen = () => form.querySelector(grid + ' .marked').textContent;
         cells[5].click();
-        point(cells[7]);
+        point(cells[7], 'pointerover');
         const held = [seen(), texts('.lesson-sum > p')[0]];
-        form.querySelector('.lesson-halves').dispatchEvent(
-            new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}));
-        point(cells[7]);
+        press('Escape', form);
+        point(cells[7], 'pointerover');
         return [held, [seen(), texts('.lesson-sum > p')[0]]];
     """)
     assert held[0] == "5"
@@ -365,42 +363,45 @@ def test_the_commands_that_replace_the_forms_draw_their_layouts(site: Path) -> N
 
 
 _SHOWN = {
-    "blocked": lambda: memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c").show("nchw"),
-    "large": lambda: memdesc.memory_desc((32, 250, 56, 56), "f32", "nChw16c").show("nchw"),
-    "4 bits": lambda: memdesc.memory_desc((5, 7), "s4", "Ab4a").show(),
-    "swizzled": lambda: memdesc.memory_desc(
-        (35, 37, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4"
-    ).show(),
-    "fused": lambda: memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16").show(),
-    "gaps": lambda: memdesc.memory_desc((3, 4), "f32", strides=(6, 1), offset0=3).show(),
-    "image": lambda: memdesc.image_desc((1, 6, 2, 9), "f16", "in_out_channel").show(),
-    "six dims": lambda: memdesc.memory_desc((2, 3, 2, 2, 2, 2), "f32", "aBcdef2b").show(),
-    "long words": lambda: memdesc.memory_desc(
-        (123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)
-    ).show(),
-    "empty": lambda: memdesc.memory_desc((0, 4), "f32", "ab").show(),
-    "highlighted": lambda: memdesc.memory_desc((5, 17, 9, 9), "f32", "nChw8c").show(
-        highlight=[(2, 9, 4, 7), (4, 23, 8, 8)]
-    ),
-    "beside": lambda: memdesc.memory_desc((2, 9, 4, 4), "f32", "nchw").show(
-        beside=memdesc.memory_desc((2, 9, 4, 4), "f32", "nChw4c")
-    ),
-    "plan": lambda: reorder.plan_reorder(
-        memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"),
-        memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c"),
-    ).show(),
-}
+    "blocked": "memory_desc((1, 5, 2, 3), 'f32', 'nChw4c').show('nchw')",
+    "large": "memory_desc((32, 250, 56, 56), 'f32', 'nChw16c').show('nchw')",
+    "4 bits": "memory_desc((5, 7), 's4', 'Ab4a').show()",
+    "swizzled": "memory_desc((35, 37, 1, 1), 's8', "
+    "'os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4').show()",
+    "fused": "memory_desc((1, 3, 5, 5), 'f32', 'bf8_xy16').show()",
+    "gaps": "memory_desc((3, 4), 'f32', strides=(6, 1), offset0=3).show()",
+    "image": "image_desc((1, 6, 2, 9), 'f16', 'in_out_channel').show()",
+    "six dims": "memory_desc((2, 3, 2, 2, 2, 2), 'f32', 'aBcdef2b').show()",
+    "long words": "memory_desc((123, 1000, 17), 'f64', strides=(2 * 10**9, 10**6, 50001)).show()",
+    "empty": "memory_desc((0, 4), 'f32', 'ab').show()",
+    "highlighted": "memory_desc((5, 17, 9, 9), 'f32', 'nChw8c').show("
+    "highlight=[(2, 9, 4, 7), (4, 23, 8, 8)])",
+    "beside": "memory_desc((2, 9, 4, 4), 'f32', 'nchw').show("
+    "beside=memory_desc((2, 9, 4, 4), 'f32', 'nChw4c'))",
+    "plan": "plan_reorder(memory_desc((1, 5, 2, 3), 'f32', 'nhwc'), 'nChw4c').show()",
+}  # fmt: skip
+
+
+@pytest.fixture
+def draw(tmp_path: Path, browser: Browser) -> Ask:
+    """Open a picture in a file, and return what a script says."""
+
+    def ask(name: str, script: str, file: str = "picture.svg") -> Any:
+        path = tmp_path / file
+        eval(_SHOWN[name], {**vars(memdesc), "plan_reorder": reorder.plan_reorder}).save(path)
+        browser.open(path.as_uri())
+        assert browser.complaints() == []
+        return browser.run(script)
+
+    return ask
 
 
 @pytest.mark.parametrize("name", _SHOWN)
 def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper(
-    name: str, tmp_path: Path, browser: Browser
+    name: str, draw: Ask
 ) -> None:
-    file = tmp_path / "picture.svg"
-    _SHOWN[name]().save(file)
-    browser.open(file.as_uri())
-    assert browser.complaints() == []
-    outside = browser.run(
+    outside = draw(
+        name,
         """
         const paper = document.documentElement.getBoundingClientRect();
         const beyond = (box, frame) => box.left < frame.left - 1 || box.right > frame.right + 1
@@ -422,24 +423,19 @@ def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper
             if (meet) bad.push(one + ' on ' + other);
         }));
         return bad;
-        """
+        """,
     )
     assert outside == []
 
 
-def test_a_picture_follows_the_colour_scheme_of_the_reader(
-    tmp_path: Path, browser: Browser
-) -> None:
-    file = tmp_path / "picture.svg"
-    _SHOWN["blocked"]().save(file)
+def test_a_picture_follows_the_colour_scheme_of_the_reader(draw: Ask, browser: Browser) -> None:
     script = """
         const fill = (query) => getComputedStyle(document.querySelector(query)).fill;
         const colour = (query) => fill(query).match(/[0-9]+/g).map(Number);
         return [colour('.memdesc-paper'), colour('.memdesc-ink'), colour('.memdesc-cell text')];
     """
-    browser.open(file.as_uri())
     browser.prefer("light")
-    paper, ink, number = browser.run(script)
+    paper, ink, number = draw("blocked", script)
     assert min(paper) > 200
     assert max(ink) < 60
     browser.prefer("dark")
@@ -476,28 +472,23 @@ def test_pictures_on_a_page_follow_the_button_for_its_colour_scheme(
     assert len(found) == 6
 
 
-def test_the_pointer_shows_index_offset_and_byte(tmp_path: Path, browser: Browser) -> None:
-    file = tmp_path / "picture.svg"
-    _SHOWN["blocked"]().save(file)
-    browser.open(file.as_uri())
-    shown = browser.run(
+def test_the_pointer_shows_index_offset_and_byte(draw: Ask) -> None:
+    shown = draw(
+        "blocked",
         """
         const cell = [...document.querySelectorAll('.memdesc-cell')].find(
             c => c.querySelector('text').textContent === '14');
         const box = cell.querySelector('rect').getBoundingClientRect();
         const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return hit.closest('.memdesc-cell').querySelector('title').textContent;
-        """
+        """,
     )
     assert shown == "index (0, 2, 1, 0)\noffset 14\nbyte 56"
 
 
 def test_a_page_marks_the_element_under_the_pointer_in_both_halves_and_zooms(
-    tmp_path: Path, browser: Browser
+    draw: Ask, browser: Browser
 ) -> None:
-    file = tmp_path / "page.html"
-    _SHOWN["blocked"]().save(file)
-    browser.open(file.as_uri())
     linked = """
         const point = (type, cell) => cell.dispatchEvent(new PointerEvent(type, {bubbles: true}));
         const at = (half, text) => [...half.querySelectorAll('.memdesc-cell')].find(
@@ -512,7 +503,7 @@ def test_a_page_marks_the_element_under_the_pointer_in_both_halves_and_zooms(
         return [first, halves, linked()[0].querySelector('text').textContent,
                 document.getElementById('shown').textContent];
     """
-    first, halves, kept, said = browser.run(linked)
+    first, halves, kept, said = draw("blocked", linked, "page.html")
     assert first == ["14", "14"]
     assert halves == [False, True]
     assert kept == "3"
@@ -527,13 +518,10 @@ def test_a_page_marks_the_element_under_the_pointer_in_both_halves_and_zooms(
     assert browser.complaints() == []
 
 
-def test_halves_stand_below_each_other_where_it_is_narrow(tmp_path: Path, browser: Browser) -> None:
-    file = tmp_path / "page.html"
-    _SHOWN["large"]().save(file)
-    browser.open(file.as_uri())
+def test_halves_stand_below_each_other_where_it_is_narrow(draw: Ask, browser: Browser) -> None:
     tops = "return [...document.querySelectorAll('.memdesc-half')].map(e => e.offsetTop)"
     for width, beside in ((390, False), (2300, True)):
         browser.resize(width, 900)
-        left, right = browser.run(tops)
+        left, right = draw("large", tops, "page.html")
         assert (left == right) == beside
         assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
