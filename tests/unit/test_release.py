@@ -34,28 +34,36 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_tree_without_placeholders_can_be_released(tree: Path) -> None:
-    assert problems(tree, "v1.2.3") == []
+_PLACEHOLDER = "has the placeholder github.com/OWNER once"
+# a file, what is replaced in it, and what is then in the way
+_CHANGES: list[tuple[str, str, str, list[str]]] = [
+    ("README.md", "", "", []),
+    *(
+        (name, "someone", "OWNER", [f"{name} {_PLACEHOLDER}"])
+        for name in ("pyproject.toml", "README.md", ".github/SECURITY.md", "reorder/cli/log.py")
+    ),
+    (
+        *("memdesc/__init__.py", "1.2.3", "1.2.2"),
+        [
+            "the tag is v1.2.3, but memdesc/__init__.py has 1.2.2: tag v1.2.2",
+            ".github/CITATION.cff has version 1.2.3, not 1.2.2",
+            "docs/changes/1.2.2 has no changelog: rename docs/changes/unreleased",
+        ],
+    ),
+    (
+        *(".github/CITATION.cff", "1.2.3", "1.2.2"),
+        [".github/CITATION.cff has version 1.2.2, not 1.2.3"],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    "name", ["pyproject.toml", "README.md", ".github/SECURITY.md", "reorder/cli/log.py"]
-)
-def test_a_placeholder_is_in_the_way(tree: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "before", "after", "wanted"), _CHANGES)
+def test_what_is_in_the_way_of_a_release_is_said(
+    tree: Path, name: str, before: str, after: str, wanted: list[str]
+) -> None:
     file = tree / name
-    file.write_text(file.read_text().replace("someone", "OWNER"))
-    assert problems(tree, "v1.2.3") == [f"{name} has the placeholder github.com/OWNER once"]
-
-
-def test_a_tag_of_another_version_is_in_the_way(tree: Path) -> None:
-    (found,) = problems(tree, "v1.2.4")
-    assert "tag v1.2.3" in found
-
-
-def test_another_version_in_the_citation_is_in_the_way(tree: Path) -> None:
-    (tree / ".github" / "CITATION.cff").write_text("version: 1.2.2\n")
-    (found,) = problems(tree, "v1.2.3")
-    assert ".github/CITATION.cff has version 1.2.2" in found
+    file.write_text(file.read_text().replace(before, after))
+    assert problems(tree, "v1.2.3") == wanted
 
 
 def test_changes_of_no_version_are_in_the_way(tree: Path) -> None:

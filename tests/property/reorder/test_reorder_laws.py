@@ -26,11 +26,18 @@ _SEEDS = st.integers(0, 2**31)
 Pair = tuple[MemoryDesc, MemoryDesc]
 
 
+# the campaign draws any pair of types
+_CONVERSIONS = (
+    conversions() if settings.get_current_profile_name() == "campaign" else conversions(pairs=PAIRS)
+)
+
+
 @st.composite
-def _swizzled(draw: st.DrawFn) -> Pair:
-    """Draw a pair of which either may be swizzled."""
+def _swizzled(draw: st.DrawFn) -> Case:
+    """Draw a case of which either layout may be swizzled."""
     found = []
-    for desc in draw(_PAIRS):
+    src, dst, attr = (*draw(_PAIRS | _CONVERSIONS), None)[:3]
+    for desc in (src, dst):
         shift = draw(st.sampled_from([3, 3, 4, 2, 1, 6, -1, -3]))
         masks = [((1 << draw(st.integers(1, 3))) - 1) << draw(st.integers(0, 4))]
         if draw(st.integers(0, 7)) == 7:
@@ -38,7 +45,7 @@ def _swizzled(draw: st.DrawFn) -> Pair:
         xor = tuple((shift + (k if shift > 0 else -k), mask) for k, mask in enumerate(masks))
         layout = replace(desc.layout, xor=draw(st.sampled_from([xor, xor, ()])))
         found.append(memory_desc(desc.dims, desc.dtype, layout))
-    return found[0], found[1]
+    return found[0], found[1], attr
 
 
 @st.composite
@@ -55,10 +62,6 @@ def _reversed(draw: st.DrawFn) -> Pair:
     return found[0], found[1]
 
 
-# the campaign draws any pair of types
-_CONVERSIONS = (
-    conversions() if settings.get_current_profile_name() == "campaign" else conversions(pairs=PAIRS)
-)
 _ALL = {"any": _PAIRS, "swizzled": _swizzled(), "reversed": _reversed(), "converts": _CONVERSIONS}
 
 
