@@ -76,7 +76,7 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
         src_table=src_table,
         dst_table=src_table + head.rows * WORD_NBYTES,
         src_span=head.src_span,
-        joins_lines=head.joins_lines != 0,
+        joins_lines=head.joins_lines,
         count=head.rows,
     )
 

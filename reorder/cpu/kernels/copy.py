@@ -19,6 +19,8 @@ from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_v
 from reorder.cpu.llvm.emit import (
     BYTE,
     Value,
+    Variable,
+    call,
     either,
     loop,
     maximum,
@@ -28,7 +30,8 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS
+from reorder.cpu.llvm.shuffle import LANE_BITS, pick
+from reorder.cpu.schedule.program import ALIKE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 # Bytes of the longest mask.
@@ -43,6 +46,10 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
+# Runs of so many lines are joined in registers, if dst starts at a multiple of so many bytes. The
+# instruction picks units of that size from two vectors.
+_FEW_LINES, _UNIT_NBYTES = (1, 2, 4), 2
+_PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
 class InnerLoop(NamedTuple):
@@ -69,7 +76,7 @@ class Rows(NamedTuple):
     dst_table: Value
     # offset of the last row from the first in src
     src_span: Value
-    # whether kernels of bytes join lines of dst from successive rows
+    # whether kernels of bytes join lines of dst from successive rows; see `RowsHead`
     joins_lines: Value
     # rows of the tables
     count: Value
@@ -105,8 +112,8 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
     if elements.bits == BYTE_BITS:
-        with when(rows.joins_lines):
-            _emit_lines(rows)
+        with when(rows.joins_lines != 0):
+            _emit_lines(rows, done)
             builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
@@ -179,8 +186,8 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
         elements.store_vector(elements.zeros(lanes), dst)
 
 
-def _emit_lines(rows: Rows) -> None:
-    """Move rows of bytes as whole lines of dst, wherever they start.
+def _emit_lines(rows: Rows, done: Value) -> None:
+    """Move rows of bytes as whole lines of dst, wherever they start; may branch to `done`.
 
     Where a row follows another one in dst, the line that both share is joined from them; lines at
     other ends of rows are written in part. A row has at least a line, so no byte outside of it is
@@ -202,6 +209,12 @@ def _emit_lines(rows: Rows) -> None:
     ends = ends_of(dst)
     with when(at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length):
         _copy_part(elements, src, dst, ends[0])
+    if has_masks():
+        for lines in _FEW_LINES:
+            is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
+            with when((length == lines * LINE_NBYTES) & (rows.joins_lines == ALIKE) & is_even):
+                _emit_few_lines(rows, lines, ends[0])
+                elements.builder.branch(done)
     with loop(rows.first, rows.last) as row:
         src, dst, at_dst = row_at(row)
         head, rest = ends_of(dst) if elements.streams else ends
@@ -218,6 +231,62 @@ def _emit_lines(rows: Rows) -> None:
                 _copy_part(elements, src + stop, dst + stop, rest)
                 with when(after < rows.last):
                     _copy_part(elements, follower, follower_dst, ends_of(follower_dst)[0])
+
+
+def _emit_few_lines(rows: Rows, lines: int, head: Value) -> None:
+    """Move rows of a few whole lines, each with `head` bytes before its first line of dst.
+
+    The line that two rows share is picked from a line of each: a load that crosses lines takes as
+    long as a store that does.
+    """
+    elements, nbytes = rows.elements, lines * LINE_NBYTES
+    builder, rest = elements.builder, nbytes - LINE_NBYTES
+    count, unit = LINE_NBYTES // _UNIT_NBYTES, ir.IntType(_UNIT_NBYTES * BYTE_BITS)
+    units = ir.VectorType(unit, count)
+    skipped = (head // _UNIT_NBYTES).trunc(unit).bitcast(ir.VectorType(unit, 1))
+    picks = pick(skipped, [0] * count) + ir.Constant(units, [*range(count)])
+    rows = rows.rebased()
+
+    def units_at(src: Location) -> Value:
+        return elements.load_vector(src, LINE_NBYTES).bitcast(units)
+
+    # where a row starts, and its last line: LLVM would load them again
+    src_at, dst_at, last = Variable(builder), Variable(builder), Variable(builder, units)
+
+    def begin(row: Value) -> None:
+        src_at.value, dst_at.value = rows.src_table[row], rows.dst_table[row]
+
+    def move(after: Value, *, is_last: bool) -> None:
+        src, dst = (
+            elements.moved(side, at.value) + head
+            for side, at in ((rows.src, src_at), (rows.dst, dst_at))
+        )
+        for start in range(0, rest, LINE_NBYTES):
+            elements.store_lines(elements.load_vector(src + start, LINE_NBYTES), dst + start)
+        begin_of = dst_at.value
+        begin(after)
+        follower, follower_dst = (
+            elements.moved(side, at.value) for side, at in ((rows.src, src_at), (rows.dst, dst_at))
+        )
+        with either(dst_at.value - begin_of == nbytes) as (followed, alone):
+            with followed:
+                first = units_at(follower)
+                line = call(builder, _PICK, units, last.value, picks, first)
+                elements.store_lines(line.bitcast(elements.vector_type(LINE_NBYTES)), dst + rest)
+                last.value = first
+            with alone:
+                _copy_part(elements, src + rest, dst + rest, LINE_NBYTES - head)
+                if not is_last:
+                    _copy_part(elements, follower, follower_dst, head)
+                    last.value = units_at(follower)
+        if rest:
+            last.value = units_at(follower + rest)
+
+    begin(rows.first)
+    last.value = units_at(elements.moved(rows.src, src_at.value) + rest)
+    with loop(rows.first + 1, rows.last) as after:
+        move(after, is_last=False)
+    move(minimum(rows.last, rows.count - 1), is_last=True)
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:

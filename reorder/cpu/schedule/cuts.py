@@ -14,6 +14,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import (
+    MANY_LINES,
     MAX_CALL_SIZE,
     TILE,
     TRANSPOSED,
@@ -27,8 +28,8 @@ from reorder.plan.passes import moved, split_node
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.
 RUN_NBYTES = 1 << 14
-# Elements of dst in a piece of runs of at most a line.
-_PIECE = 128
+# Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
+_PIECE, _PIECE_LINES = 128, 32
 # Lines of src that are read again after this many runs are still in the first-level cache. Where
 # runs start within a line, only the order of dst writes the parts of a line in succession, which
 # saves more than reading from the second-level cache costs.
@@ -36,9 +37,6 @@ _NEAR_RUNS, _NEAR_RUNS_WITHIN_LINES = 32, 1 << 10
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
-# Runs that share lines are not cut where fewer lines than this follow each other: the lines at both
-# ends are written in part.
-_JOINED_LINES = 64
 
 
 def tile_boxes(
@@ -124,14 +122,16 @@ def _in_pieces(
         for count in range(1, len(outer) + 1):
             inner, last = outer[:count], outer[count - 1]
             steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
-            lines = size_of(inner) * run * bits // LINE_BITS
-            if steps < last.extent and (fills_lines or lines >= _JOINED_LINES):
+            if not fills_lines:
+                steps = max(steps, MANY_LINES * LINE_BITS // (size_of(inner[:-1]) * run * bits))
+            if steps < last.extent:
                 break
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
     else:
-        steps = min(last.extent, max(2, _PIECE // run))
-        is_within = box.offsets[1] % (LINE_BITS // bits * element_stride) != 0
+        is_line = run * bits == LINE_BITS
+        steps = min(last.extent, _PIECE_LINES if is_line else max(2, _PIECE // run))
+        is_within = box.offsets[1] % (LINE_BITS // bits * element_stride) != 0 and not is_line
         near = _NEAR_RUNS_WITHIN_LINES if is_within else _NEAR_RUNS
         if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= near:
             return

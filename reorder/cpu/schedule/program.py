@@ -56,6 +56,10 @@ class LoopHead(NamedTuple):
     valid: int
 
 
+# See `RowsHead.joins_lines`.
+ALIKE = 2
+
+
 class RowsHead(NamedTuple):
     """The fields of the kernels of runs and of strided elements; both tables of rows follow."""
 
@@ -69,7 +73,7 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # `ScheduledBox.is_joined`: 0 or 1
+    # `ScheduledBox.is_joined`: 0 or 1; `ALIKE` if rows all start at one place of their lines too
     joins_lines: int
 
 
@@ -165,6 +169,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
+    is_alike = not any(at % LINE_NBYTES for at in dst_table)
     head = RowsHead(
         rows=len(src_table),
         valid_rows=valid_rows,
@@ -173,7 +178,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table[:valid_rows], default=0),
-        joins_lines=int(scheduled.is_joined),
+        joins_lines=ALIKE if scheduled.is_joined and is_alike else int(scheduled.is_joined),
     )
     return [*head, *src_table, *dst_table]
 

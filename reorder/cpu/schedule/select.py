@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
@@ -48,7 +47,7 @@ _TURNING = tuple(1 << k for k in range(7))
 # Runs of up to this length that are whole lines are moved as one vector each.
 MAX_VECTOR_BITS = 4 * LINE_BITS
 # Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
-_MANY_LINES = 16
+MANY_LINES = 16
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
 
@@ -173,26 +172,18 @@ class ScheduledBox(NamedTuple):
             and not self.tables
             and self.columns[0].extent * bits >= LINE_BITS
             and all(node.valid == node.extent for node in self.box.nodes)
-            and (joined * bits >= _MANY_LINES * LINE_BITS or self.fills_lines(bits))
+            and (joined * bits >= MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )
 
     def joins_vectors(self, bits: int) -> bool:
         """Whether lines are joined in the caches too, from runs that all start at one place.
 
-        The model: stores that cross the ends of lines cost twice as much, which shows where a run
-        has several lines. More pages of src than prefetchers follow are read ahead only as far as
-        instructions are, and joining takes more of these.
+        The model: stores that cross the ends of lines cost twice as much.
         """
         line, run = LINE_BITS // bits * self.element_stride, self.columns[0].extent * bits
         src, dst = self.box.offsets
         aligned = self._replace(box=self.box._replace(offsets=(src, dst - dst % line)))
-        row = self.rows[0]
-        distance = abs(row.strides[0]) * bits // BYTE_BITS // self.element_stride
-        return (
-            LINE_BITS < run <= MAX_VECTOR_BITS
-            and (distance < PAGE_NBYTES or row.extent <= PREFETCHED_PAGES)
-            and aligned.fills_lines(bits)
-        )
+        return LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines(bits)
 
     def joined(self, bits: int) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""

@@ -100,6 +100,8 @@ def _cases(
     return memory_desc(dims, kind, src), memory_desc(dims, to or kind, dst)
 
 
+# twenty runs of a line, and half of one
+_APART = memory_desc((20, 40, 3, 16), "f32", strides=(16, 328, 40 * 328, 1))
 _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 
 
@@ -128,6 +130,11 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [16, 36], _LARGE, 2)
 @example(_cases("bf16", (3, 33, 5, 64), "abcd", "cabd"), [2, 48], _LARGE, 1)
+# runs of one, two and four lines, a part of which follow others in dst
+@example((memory_desc((20, 40, 3, 16), "f32", "abcd"), _APART), [4, 36], _SMALL, 2)
+@example(_cases("f32", (5, 40, 3, 64), "abcd", "acbd"), [4, 36], _SMALL, 2)
+@example(_cases("bf16", (3, 33, 7, 64), "abcd", "acbd"), [18, 2], _LARGE, 1)
+@example(_cases("s8", (3, 33, 7, 64), "abcd", "acbd"), [9, 6], _LARGE, 1)
 # few columns of long rows
 @example(_cases("bf16", (2, 16, 33, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
