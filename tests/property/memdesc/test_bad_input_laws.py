@@ -32,6 +32,7 @@ from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
 from tests.files import json_mutations, mutations
 from tests.strategies import descs, name_strings, tags
+from tests.tables import READINGS
 
 _DIMS = (2, 17, 5, 4)
 _DESCS = [
@@ -100,22 +101,7 @@ _SOME_DIMS = st.sampled_from([_DIMS, (35, 19), (2, 4, 8, 3, 5), (7,)])
 _TAGS = [st.lists(each, max_size=most).map(tuple) for each, most in ((_SMALL, 3), (_DIGITS, 5))]
 _FIELDS = descs(max_ndims=4, max_nelems=64).map(lambda desc: json.loads(desc.to_json()))
 _PIECES = [
-    "(2,(16,2)):(32,(1,16))",
-    "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
-    "aB16b",
-    "outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [16]",
-    "affine_map<(d0, d1) -> (d0, d1 floordiv 2, d1 mod 2)>",
-    "memref<2x17xf32, strided<[17, 1], offset: 3>>",
-    " into %dest : tensor<2x17xf32> -> tensor<2x2x16xf32>",
-    "lambda a, b: [a, (b * 1 + a) // 4, b // 2 % 2, b % T.int64(4)]",
-    "AB[4b2a]",
-    "size=(2, 17), stride=[17, 1], storage_offset=3",
-    "dim_order=(1, 0)",
-    "FixedLayout('cpu', torch.float32, size=[2, 17], stride=[17, 1])",
-    "T.TileLayout(T.S[(2, 17):(17 @ Axis.m, 1)] + 3)",
-    "memref<?x17xf32, affine_map<(d0, d1) -> (d0 * 17 + d1 + 2)>>",
-    "17x1:2b@3",
-    "f32::blocked:ab::f0",
+    *(text for text, *_ in READINGS),
     *"(){}[]:,*T1298 ",
 ]
 

@@ -1,9 +1,10 @@
 import copy
 import pickle
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import memdesc
@@ -11,7 +12,7 @@ from memdesc import Layout, MemdescError, MemoryDesc, array_desc, data_type, mem
 from memdesc.desc import desc_of
 from memdesc.verbose import from_verbose, to_verbose
 from tests.oracles import offsets
-from tests.strategies import data_types, descs, descs_of, dims, tag_descs, tags
+from tests.strategies import data_types, descs, descs_of, dims, tag_descs
 
 # what a repr may name
 SCOPE = vars(memdesc)
@@ -32,37 +33,24 @@ def test_every_copy_is_equal_and_hashes_the_same(desc: MemoryDesc, protocol: int
 
 
 @given(st.data())
-def test_the_verbose_string_of_a_layout_by_tag_reads_back(data: st.DataObject) -> None:
-    sizes = data.draw(dims())
-    desc = memory_desc(sizes, data.draw(data_types()), data.draw(tags(len(sizes))))
-    assert from_verbose(to_verbose(desc), sizes) == desc
-
-
-@settings(suppress_health_check=[HealthCheck.filter_too_much])  # few layouts have gaps
-@given(descs())
-def test_the_verbose_string_of_strides_with_gaps_reads_back_where_it_holds_the_padding(
-    desc: MemoryDesc,
-) -> None:
+def test_a_verbose_string_reads_back_where_it_holds_the_padding(data: st.DataObject) -> None:
+    is_by_tag = data.draw(st.booleans())
+    desc = data.draw(tag_descs(data.draw(dims()), any_digits=False) if is_by_tag else descs())
+    desc = desc.with_dtype(data.draw(data_types()))
     try:
         text = to_verbose(desc)
     except MemdescError:  # outside of oneDNN's fields
         return
     steps = [desc.layout.outer(dim).step for dim in range(desc.ndims)]
     whole = tuple(-(-size // step) * step for size, step in zip(desc.dims, steps, strict=True))
-    assume(not desc.is_dense and desc.padded_dims in {desc.dims, whole})
-    assert from_verbose(text, desc.dims, offset0=desc.offset0) == desc
-
-
-@given(descs())
-def test_a_verbose_string_that_is_read_is_written_back(desc: MemoryDesc) -> None:
-    try:
-        text = to_verbose(desc)
+    read = None
+    with suppress(MemdescError):
         read = from_verbose(text, desc.dims, offset0=desc.offset0)
-    except MemdescError:
-        return
-    assert to_verbose(read).split(":")[:2] == text.split(":")[:2]
-    assert isinstance(read, MemoryDesc)
-    assert read.inner_blks == desc.inner_blks
+    holds_padding = not desc.is_dense and desc.padded_dims in {desc.dims, whole}
+    assert read == desc or not (is_by_tag or holds_padding)
+    if isinstance(read, MemoryDesc):
+        assert to_verbose(read).split(":")[:2] == text.split(":")[:2]
+        assert read.inner_blks == desc.inner_blks
 
 
 @given(descs())
@@ -145,11 +133,8 @@ def test_fields_of_onednn_make_the_same_descriptor_by_hand(desc: MemoryDesc) -> 
 @given(st.data())
 def test_an_array_and_its_descriptor_agree_on_every_element(data: st.DataObject) -> None:
     shape = data.draw(dims(max_ndims=4, max_nelems=200))
-    x = (
-        np.arange(np.prod(shape, dtype=int), dtype=np.int32)
-        .reshape(shape)
-        .transpose(data.draw(st.permutations(range(len(shape)))))
-    )
+    owner = np.arange(np.prod(shape, dtype=int), dtype=np.int32)
+    x = owner.reshape(shape).transpose(data.draw(st.permutations(range(len(shape)))))
     for axis in range(x.ndim):
         step = data.draw(st.sampled_from((1, 1, -1, 2, -3)))
         x = x[(slice(None),) * axis + (slice(None, None, step),)]
@@ -157,14 +142,6 @@ def test_an_array_and_its_descriptor_agree_on_every_element(data: st.DataObject)
     assert desc.dims == x.shape
     if not x.size:
         return
-    base = np.lib.array_utils.byte_bounds(x)[0]
-    buffer = np.frombuffer(np.ascontiguousarray(_owner(x)), np.int32)
-    first = (base - _owner(x).ctypes.data) // 4
+    first = (np.lib.array_utils.byte_bounds(x)[0] - owner.ctypes.data) // 4
     for index in np.ndindex(x.shape):
-        assert buffer[first + desc.offset(index)] == x[index]
-
-
-def _owner(x: np.ndarray) -> np.ndarray:
-    while isinstance(x.base, np.ndarray):
-        x = x.base
-    return x
+        assert owner[first + desc.offset(index)] == x[index]

@@ -1,7 +1,6 @@
 """Bank conflicts of accesses to a tile of 64 rows of 128 bytes."""
 
-import memdesc
-from memdesc import MemoryDesc, memory_desc
+from memdesc import data_type, memory_desc
 
 # plain; 16-byte chunks swizzled with 1 row per phase and 8 phases, which is also NVMMA's 128 bytes;
 # with 2 rows and 4 phases; NVMMA's 64 and 32 bytes
@@ -12,12 +11,6 @@ _LAYOUTS = (
     "NVMMASharedLayout(64, {bits})",
     "NVMMASharedLayout(32, {bits})",
 )
-
-
-def tiles(dtype: str) -> list[MemoryDesc]:
-    bits = memdesc.data_type(dtype).bits
-    texts = [text.format(chunk=128 // bits, bits=bits) for text in _LAYOUTS]
-    return [memory_desc((64, 1024 // bits), dtype, text) for text in texts]
 
 
 # type, dim and bytes of an access, and its conflicts in each layout
@@ -40,4 +33,7 @@ def test_conflicts_are_those_of_triton() -> None:
     for line in _CONFLICTS.strip().splitlines():
         dtype, *numbers = line.split()
         dim, nbytes, *conflicts = map(int, numbers)
-        assert [tile.bank_conflicts(dim, nbytes) for tile in tiles(dtype)] == conflicts
+        bits = data_type(dtype).bits
+        texts = [text.format(chunk=128 // bits, bits=bits) for text in _LAYOUTS]
+        tiles = [memory_desc((64, 1024 // bits), dtype, text) for text in texts]
+        assert [tile.bank_conflicts(dim, nbytes) for tile in tiles] == conflicts

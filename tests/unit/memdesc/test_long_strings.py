@@ -65,23 +65,19 @@ def test_long_names_and_descriptors_take_linear_time(read: Callable[[str], objec
         _try(read, piece * (_LENGTH // len(piece)))
 
 
-@pytest.mark.parametrize(
-    "problem", ["mb1e999", "mb1e999ic3", f"mb1{'1e' * 40}!", "mb1.5e99999ic3", f"mb{'9' * 400}"]
-)
-def test_sizes_that_are_not_finite_are_not_read(problem: str) -> None:
-    assert not VerbosePrimitive("cpu", "lrn", "x", "", "", "", "", problem).sizes.sizes
-    _read(_LINE.format(_TENSORS, "", problem))
-
-
-def test_a_problem_with_a_fraction_gives_no_dims() -> None:
+def test_sizes_that_are_not_finite_or_whole_give_no_dims() -> None:
+    long = f"mb1{'1e' * 40}!", f"mb{'9' * 400}"
+    for problem in ("mb1e999", "mb1e999ic3", "mb1.5e99999ic3", *long):
+        assert not VerbosePrimitive("cpu", "lrn", "x", "", "", "", "", problem).sizes.sizes
+        _read(_LINE.format(_TENSORS, "", problem))
     line = _LINE.format("data:f32::blocked:a::f0", "", "mb1.5ic3").replace("reorder", "lrn")
     (tensor,) = read_verbose([line]).entries[0].primitive.tensors.values()
     assert tensor.dims == ()
 
 
-@pytest.mark.parametrize("axis", ["9" * 5000, "²", "٣", "-1", "1e3"])
-def test_an_axis_that_is_not_a_dim_gives_no_dims(axis: str) -> None:
+def test_an_axis_that_is_not_a_dim_gives_no_dims() -> None:
     tensors = "src:f32::blocked:ab::f0 src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0"
     line = _LINE.format(tensors, "", "2x3:2x3").replace("reorder", "concat")
-    line = line.replace(",,2x3", f",axis:{axis},2x3")
-    assert read_verbose([line]).entries[0].primitive.tensors["dst"].dims == ()
+    for axis in ("9" * 5000, "²", "٣", "-1", "1e3"):
+        (entry,) = read_verbose([line.replace(",,2x3", f",axis:{axis},2x3")]).entries
+        assert entry.primitive.tensors["dst"].dims == ()

@@ -28,7 +28,7 @@ import memdesc, reorder
 assert reorder.plan_reorder(memdesc.memory_desc((2, 3), "f32", "nc"), "ba")
 lazy = ("memdesc.exchange", "memdesc.record", "memdesc.verbose", "reorder.records.record")
 lazy += ("memdesc.names.systems", "memdesc.names.weights", "memdesc.names.similar")
-assert not {*lazy} & {*sys.modules}, {*lazy} & {*sys.modules}
+assert not {*lazy, "memdesc.picture"} & {*sys.modules}, {*lazy} & {*sys.modules}
 assert memdesc.record.record_desc((2, 32), "q4_0")
 assert {*lazy} & {*sys.modules} == {"memdesc.record"}
 assert memdesc.parse_layout is memdesc.exchange.parse_layout
@@ -45,24 +45,14 @@ def test_an_unknown_name_is_refused() -> None:
 
 def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package() -> None:
     script = "import sys, memdesc; print(*sys.modules); print(*dir(memdesc))"
-    printed = run_python("-c", script).stdout.splitlines()
-    loaded, listed = (line.split() for line in printed)
+    loaded, listed = map(str.split, run_python("-c", script).stdout.splitlines())
     assert "memdesc.desc" in loaded
-    assert not {name.partition(".")[0] for name in loaded} & {
-        "numba",
-        "llvmlite",
-        "pyopencl",
-        "reorder",
-        "hypothesis",
-        "pytest",
-    }
+    others = {"numba", "llvmlite", "pyopencl", "reorder", "hypothesis", "pytest"}
+    assert not {name.partition(".")[0] for name in loaded} & others
     # dir lists public names and dunder names only
     assert {name for name in listed if not name.startswith("__")} == set(memdesc.__all__)
     assert set(listed) <= set(dir(memdesc))
     assert {"__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"} <= set(listed)
-
-
-def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
     for name in ("desc", "layout", "names", "picture"):
         assert name not in dir(memdesc)
         assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
@@ -75,21 +65,16 @@ def test_python_m_memdesc_is_the_command(capsys: pytest.CaptureFixture[str]) -> 
     assert ran.stdout == capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "said"), [("aB8b", 0, "aB8b"), ("nchwx", 2, "unknown format 'nchwx'")]
-)
-def test_python_m_memdesc_runs_the_installed_command_and_returns_its_exit_code(
-    name: str,
-    code: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+def test_the_installed_command_is_run_and_its_exit_code_returned(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["memdesc", "show", name, "2x17"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(Path(memdesc.__file__).with_name("__main__.py")), run_name="__main__")
-    assert ended.value.code == code
-    assert said in "".join(capfd.readouterr())
+    main_file = str(Path(memdesc.__file__).with_name("__main__.py"))
+    for name, code, said in (("aB8b", 0, "aB8b"), ("nchwx", 2, "unknown format 'nchwx'")):
+        monkeypatch.setattr(sys, "argv", ["memdesc", "show", name, "2x17"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(main_file, run_name="__main__")
+        assert ended.value.code == code
+        assert said in "".join(capfd.readouterr())
 
 
 def test_a_command_that_is_not_installed_is_refused_with_what_to_install() -> None:

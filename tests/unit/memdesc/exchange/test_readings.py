@@ -1,8 +1,6 @@
 """Notations and the layouts that they are: `readings.txt` has a line for each."""
 
-import re
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +8,7 @@ from memdesc import MemoryDesc, memory_desc, parse_layout
 from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange import written
 from tests.named import buffer_layout
-
-_TEXT = Path(__file__).with_name("readings.txt").read_text(encoding="utf-8")
-# the notation, whether it is written, how it is read, and the arguments
-_LINES = re.findall(r"^(?!# )(.+) (<?)([-=])> (\(.*)$", _TEXT, re.MULTILINE)
+from tests.tables import READINGS
 
 
 def _desc(arguments: str) -> MemoryDesc:
@@ -23,9 +18,7 @@ def _desc(arguments: str) -> MemoryDesc:
 
 
 def test_a_notation_is_read_as_its_layout() -> None:
-    rows = [line for line in _TEXT.splitlines() if line and not line.startswith("#")]
-    assert len(_LINES) == len(rows)
-    for text, _, kind, arguments in _LINES:
+    for text, _, kind, arguments in READINGS:
         desc = _desc(arguments)
         assert parse_layout(text, desc.dims, desc.dtype) == desc, text
         if kind == "=":
@@ -36,7 +29,7 @@ def test_a_notation_is_read_as_its_layout() -> None:
 
 
 def test_a_layout_is_written_as_these_notations_in_this_order() -> None:
-    lines = [(arguments, *text.split(":", 1)) for text, mark, _, arguments in _LINES if mark]
+    lines = [(arguments, *text.split(":", 1)) for text, mark, _, arguments in READINGS if mark]
     for (arguments, system), group in groupby(lines, key=lambda line: line[:2]):
         texts = [text for _, _, text in group]
         own = written(_desc(arguments), system)

@@ -8,6 +8,13 @@ from memdesc import known_names, memory_desc, parse_layout
 # A name, the type and the dims; then the indices of the array in memory, outermost first, in the
 # letters of the logical dims. `w:8` says that the array has a multiple of 8 of them.
 _FORMULAS = """
+NCHW f32 2,3,4,5 n c h w
+NHWC f32 2,3,4,5 n h w c
+OIHW f32 2,3,4,5 o i h w
+HWOI f32 2,3,4,5 h w o i
+MIHW f32 2,3,4,5 m i h w
+HWIM f32 2,3,4,5 h w i m
+W f32 2 w
 kLINEAR f32 2,35,3,5 n c h w
 kCHW2 f16 2,35,3,5 n c//2 h w c%2
 kCHW4 s8 2,35,3,5 n c//4 h w c%4

@@ -1,12 +1,14 @@
-"""The letters of dims in pictures and in descriptors, and the title."""
+"""Pictures with names: letters of dims, titles, values, and two layouts beside each other."""
 
 import pickle
+import re
 
 import numpy as np
+import pytest
 
 import reorder
-from memdesc import memory_desc
-from tests.pictures import elements
+from memdesc import MemdescError, memory_desc
+from tests.pictures import cells, elements
 
 
 def test_letters_name_the_dims() -> None:
@@ -23,16 +25,16 @@ def test_a_descriptor_has_the_letters_of_its_name() -> None:
     assert "rows h, columns w, a panel for each n,c" in desc.show().text
     assert memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv8").letters == "bfyx"
     same = memory_desc((2, 17, 5, 4), "f32", "aBcd8b")
-    assert same.letters is None
-    assert same == desc
-    assert hash(same) == hash(desc)
-    assert repr(same) == repr(desc)
-    assert desc.with_dtype("bf16").letters == desc.with_extra(None).letters == "nchw"
-    assert desc.submemory((1, 8, 5, 4), (1, 8, 0, 0)).letters == "nchw"
+    assert (same, hash(same), repr(same), same.letters) == (desc, hash(desc), repr(desc), None)
+    for kept in (
+        desc.with_dtype("bf16"),
+        desc.with_extra(None),
+        desc.submemory((1, 8, 5, 4), (1, 8, 0, 0)),
+        pickle.loads(pickle.dumps(desc)),
+    ):
+        assert kept.letters == "nchw"
     assert desc.permute_axes((0, 3, 1, 2)).letters == "nhwc"
-    assert same.permute_axes((0, 3, 1, 2)).letters is None
-    assert desc.reshape((2, 17, 20)).letters is None
-    assert pickle.loads(pickle.dumps(desc)).letters == "nchw"
+    assert same.permute_axes((0, 3, 1, 2)).letters is desc.reshape((2, 17, 20)).letters is None
 
 
 def test_the_reason_why_elements_move_names_dims_likewise() -> None:
@@ -44,9 +46,8 @@ def test_the_reason_why_elements_move_names_dims_likewise() -> None:
 
 
 def test_a_long_title_is_cut() -> None:
-    desc = memory_desc(
-        (2,) * 12, "f32", strides=[2**k + (2**12 if k == 11 else 0) for k in range(12)]
-    )
+    strides = [2**k + (2**12 if k == 11 else 0) for k in range(12)]
+    desc = memory_desc((2,) * 12, "f32", strides=strides)
     assert "…" in elements(desc.show().svg, "title")[0].text  # type: ignore[operator] # it has one
 
 
@@ -56,18 +57,48 @@ def test_values_are_drawn_in_place_of_offsets() -> None:
     text = desc.show(values=values).text.splitlines()
     assert text[4] == "logical: rows a, columns b; numbers are values"
     assert text[6].split() == ["0", "0.5", "-1.25e-05"]
-    assert text[-1].split("|")[1].split() == [
-        "0.5",
-        "2",
-        "-1.25e-05",
-        "3",
-        "4",
-        "[0]",
-        "1e+10",
-        "[0]",
-    ]
+    assert " ".join(text[-1].split("|")[1].split()) == "0.5 2 -1.25e-05 3 4 [0] 1e+10 [0]"
     drawn = elements(desc.show(values=values).svg, "text")
     assert {"-1.25e-05", "1e+10"} <= {each.text for each in drawn}
     # the longest of many values is not searched for
     whole = memory_desc((80, 80), "s8", "ab").show(values=np.full((80, 80), -128, np.int8))
     assert "-128" in whole.text
+
+
+def test_two_layouts_are_drawn_side_by_side_in_the_colours_of_the_second() -> None:
+    a, b = (memory_desc((2, 9, 2, 3), "f32", tag) for tag in ("nchw", "nChw4c"))
+    picture = a.show(beside=b, highlight=[(1, 7, 1, 2)])
+    grid, memory = cells(picture.svg)
+    assert grid == []
+    middle = min(seen.x for seen in memory if any("offset in a" in line for line in seen.hover))
+    left, right = ([seen for seen in memory if (seen.x < middle) == side] for side in (True, False))
+    for desc, other, side, name in ((a, b, left, "b"), (b, a, right, "a")):
+        for seen in side:
+            assert seen.texts[1] == ("pad" if seen.is_hatched else ",".join(map(str, seen.index)))
+            if seen.is_hatched:
+                continue
+            assert desc.offset(seen.index) == seen.offset
+            assert seen.hover[-1] == f"offset in {name} {other.offset(seen.index)}"
+        assert [seen.index for seen in side if seen.is_highlighted] == [(1, 7, 1, 2)]
+    colours = {seen.index: seen.fill for seen in right}
+    assert all(seen.fill == colours.get(seen.index, seen.fill) for seen in left)
+    # a terminal shows these colours
+    shown = re.findall("\x1b\\[38;5;16;48;5;([0-9]+)m *([0-9,]+)\x1b", picture.coloured)
+    assert len({*shown}) < len(shown)
+    assert len({*shown}) == len({index for _, index in shown})
+    heads = (
+        "a: memory_desc((2, 9, 2, 3), 'f32', 'nchw')",
+        "b: memory_desc((2, 9, 2, 3), 'f32', 'nChw4c')",
+    )
+    assert picture.text.startswith("\n".join([*heads, ""]))
+    with pytest.raises(MemdescError, match=r"beside has the dims \(2, 9, 3, 2\)"):
+        a.show(beside=memory_desc((2, 9, 3, 2), "f32", "nchw"))
+    with pytest.raises(MemdescError, match="beside must be a MemoryDesc"):
+        a.show(beside=3)  # type: ignore[arg-type] # callers without types
+
+
+def test_layouts_with_gaps_and_without_elements_are_drawn_side_by_side() -> None:
+    a, b = memory_desc((3, 2), "f32", strides=(4, 1)), memory_desc((3, 2), "f32", "ba")
+    assert "no element" in a.show(beside=b).svg
+    empty = memory_desc((0, 2), "f32", "ab")
+    assert "nothing to draw" in empty.show(beside=empty).svg

@@ -94,9 +94,3 @@ def test_a_png_is_made_by_resvg_and_its_absence_is_reported(
     with pytest.raises(MemdescError, match="pip install resvg_py"):
         picture.save(tmp_path / "b.png")
     assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
-
-
-def test_importing_and_describing_load_no_pictures() -> None:
-    script = "import sys, memdesc; memdesc.memory_desc((2, 3), 'f32', 'ba'); print(*sys.modules)"
-    loaded = run_python("-c", script).stdout.split()
-    assert not [name for name in loaded if name.startswith("memdesc.picture")]

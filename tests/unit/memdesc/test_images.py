@@ -1,6 +1,7 @@
-"""Images of ExecuTorch, TFLite, MNN, Paddle-Lite, TVM and ncnn: pixels worked out by hand."""
+"""Images against the kernels that fill them, or against pixels worked out by hand."""
 
 import itertools
+import math
 import pickle
 from typing import Any
 
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import ImageDesc, image_desc
+from memdesc import ImageDesc, image_desc, memory_desc
 from memdesc.names import known_images
 from memdesc.names.images import IMAGES
-from tests.images import small_dims
+from tests.images import IMAGES as KERNELS
+from tests.images import SHAPES, small_dims
 
 _ACTIVATIONS = ((0, 5, 2, 3), (1, 0, 0, 0), (1, 5, 4, 6))  # of (2, 6, 5, 7), n c h w
 _SLICES = ((0, 2, 3, 5), (1, 0, 0, 0), (1, 4, 6, 5))  # of (2, 5, 7, 6), b h w c
@@ -50,6 +52,23 @@ _NAMED = {"A": _ACTIVATIONS, "S": _SLICES, "F": _FILTER}
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_pixel_of_an_image_holds_what_the_kernels_put_there(name: str) -> None:
+    for dims in SHAPES[name]:
+        size, to_index = KERNELS[name](*dims)
+        image = image_desc(dims, "f16", name)
+        assert (image.width, image.height, image.channels) == size
+        assert image.nbytes == math.prod(size) * 2
+        met = set()
+        for x, y, k in itertools.product(*map(range, size)):
+            index = to_index(x, y, k)
+            if all(i < size for i, size in zip(index, dims, strict=True)):
+                assert image.pixel(index) == (x, y, k)
+                assert image.desc.offset(index) == (y * size[0] + x) * size[2] + k
+                met.add(index)
+        assert len(met) == image.desc.nelems
 
 
 @pytest.mark.parametrize("line", _PIXELS.strip().splitlines())
@@ -97,6 +116,34 @@ def test_the_source_of_an_image_computes_its_pixels(name: str) -> None:
         assert tuple(made[side](*index) for side in sides) == image.pixel(index)
     assert ("int2 t_pixel" if image.kind == "2d" else "int4 t_pixel") in image.source("opencl", "t")
     assert ("t_DEPTH" in image.source("c", "t")) == (image.kind != "2d")
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "size"),
+    [
+        ("|abc|", "abc", (24 * 35, 1, 1)),
+        ("abc||", "abc", (1, 24 * 35, 1)),
+        ("A4a/1|bc2a/4|", "A4a/1bc2a/4", (70, 12, 1)),
+        ("A4a/1|2a/4bc|", "A4a/1.2a/4bc", (70, 12, 1)),
+        ("ac|B1b|4b__c8", "acB4b__c8", (2, 24 * 8, 4)),
+    ],
+)
+def test_an_image_is_a_tag_cut_into_rows_columns_and_lane(
+    text: str, tag: str, size: tuple[int, ...]
+) -> None:
+    image = image_desc((24, 5, 7), "f32", text)
+    assert (image.width, image.height, image.channels) == size
+    assert image.desc == memory_desc((24, 5, 7), "f32", tag)
+
+
+def test_an_image_is_equal_to_that_of_another_name_of_its_tag_and_shape() -> None:
+    image = image_desc((1, 64, 56, 56), "f16", "ac|Bd|4b")
+    named = image_desc((1, 64, 56, 56), "f16", "in_out_channel")
+    assert (image, hash(image)) == (named, hash(named))
+    assert (image.dims, image.dtype.name, image.name) == ((1, 64, 56, 56), "f16", "ac|Bd|4b")
+    cuts = [image_desc((4, 8, 4, 4), "f32", cut) for cut in ("ac|Bd|4b", "acB|d|4b", "|acBd|4b")]
+    assert len({*cuts}) == 3
+    assert cuts[2].height == 1
 
 
 def test_a_depth_is_an_axis_even_if_it_is_one() -> None:
