@@ -19,14 +19,11 @@ def test_an_array_is_described_where_it_is() -> None:
     assert array_desc(x.astype(ml_dtypes.bfloat16)).dtype.name == "bf16"
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
-def test_an_empty_array_is_described_whatever_its_strides(shape: tuple[int, ...]) -> None:
-    x = np.zeros(shape, [("a", "f4"), ("b", "u1")])["a"]
-    for array in (x[::-1], np.zeros(shape, "f4")[::-1]):
-        assert (array_desc(array).nbytes, array_desc(array).offset0) == (0, 0)
-
-
-def test_the_stride_of_a_dim_of_one_may_be_anything() -> None:
+def test_strides_that_move_nothing_may_be_anything() -> None:
+    for shape in ((0, 3), (3, 0), (2, 0, 4)):
+        x = np.zeros(shape, [("a", "f4"), ("b", "u1")])["a"]
+        for array in (x[::-1], np.zeros(shape, "f4")[::-1]):
+            assert (array_desc(array).nbytes, array_desc(array).offset0) == (0, 0)
     x = np.zeros((1, 3), [("a", "f4"), ("b", "f4"), ("c", "u1")])[:, :1]["a"]
     assert array_desc(x) == memory_desc((1, 1), "f32")
 

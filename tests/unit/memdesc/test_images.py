@@ -115,7 +115,10 @@ def test_the_source_of_an_image_computes_its_pixels(name: str) -> None:
     for index in itertools.product(*map(range, image.dims)):
         assert tuple(made[side](*index) for side in sides) == image.pixel(index)
     assert ("int2 t_pixel" if image.kind == "2d" else "int4 t_pixel") in image.source("opencl", "t")
-    assert ("t_DEPTH" in image.source("c", "t")) == (image.kind != "2d")
+    c = image.source("c", "t")
+    assert ("t_DEPTH" in c) == (image.kind != "2d")
+    assert "The lane of an index." in c
+    assert "The x of the pixel of an index." in c
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,7 @@ def test_an_image_is_equal_to_that_of_another_name_of_its_tag_and_shape() -> Non
     assert (image.dims, image.dtype.name, image.name) == ((1, 64, 56, 56), "f16", "ac|Bd|4b")
     cuts = [image_desc((4, 8, 4, 4), "f32", cut) for cut in ("ac|Bd|4b", "acB|d|4b", "|acBd|4b")]
     assert len({*cuts}) == 3
+    assert "def t_lane(a, b, c, d):" in cuts[0].source("python", "t")
     assert cuts[2].height == 1
 
 

@@ -19,32 +19,21 @@ from tests import refused
 from tests.unit.memdesc.test_text import BLOCKED, FUSED
 
 _SECTIONS = refused.sections(Path(__file__).with_name("refused.txt"))
+_MODULES = (memdesc, errors, exchange, int64, index, layout, names, tags, verbose)
+_MADE = {
+    "dims": (4,),
+    "axes": (memdesc.Axis((0,), 4),),
+    "blocks": (memdesc.Block(0, 1, 4, 1),),
+}
 _NAMES: dict[str, Any] = {
-    **{
-        name: value
-        for module in (memdesc, errors, exchange, int64, index, layout, names, tags, verbose)
-        for name, value in vars(module).items()
-    },
-    "memdesc": memdesc,
-    "parse_layout": memdesc.parse_layout,
+    **{name: value for module in _MODULES for name, value in vars(module).items()},
+    **{value.__name__: value for value in (memdesc, ml_dtypes, reorder, memdesc.parse_layout)},
+    **{value.__name__: value for value in (RecordDesc, record_desc, VerbosePrimitive, desc_of)},
     "np": np,
-    "ml_dtypes": ml_dtypes,
-    "reorder": reorder,
     "verbose": verbose,
-    "RecordDesc": RecordDesc,
-    "record_desc": record_desc,
-    "VerbosePrimitive": VerbosePrimitive,
-    "desc_of": desc_of,
-    "made": lambda **fields: memdesc.Layout(
-        **{
-            "dims": (4,),
-            "axes": (memdesc.Axis((0,), 4),),
-            "blocks": (memdesc.Block(0, 1, 4, 1),),
-            **fields,
-        }
-    ),
     "BLOCKED": BLOCKED,
     "FUSED": FUSED,
+    "made": lambda **fields: memdesc.Layout(**(_MADE | fields)),
     "read_json": lambda base, **changes: memdesc.MemoryDesc.from_json(json.dumps(base | changes)),
     "read_image": lambda old, new: memdesc.ImageDesc.from_json(
         memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").to_json().replace(old, new, 1)

@@ -37,10 +37,9 @@ FUSED = {
 def test_json_has_onednns_fields_or_else_blocks() -> None:
     view = memory_desc((2, 17), "bf16", "aB8b").submemory((2, 3), (0, 8))
     fused = memory_desc((1, 3, 2, 5), "f32", "bf8_xy16")
-    assert json.loads(view.to_json()) == BLOCKED
-    assert json.loads(fused.to_json()) == FUSED
-    assert MemoryDesc.from_json(view.to_json()) == view
-    assert MemoryDesc.from_json(fused.to_json()) == fused
+    for desc, held in ((view, BLOCKED), (fused, FUSED)):
+        assert json.loads(desc.to_json()) == held
+        assert MemoryDesc.from_json(desc.to_json()) == desc
     assert MemoryDesc.from_json(fused.to_json().encode()) == fused  # type: ignore[arg-type] # bytes are read, too
 
 
@@ -59,11 +58,9 @@ def test_json_is_of_the_schema_that_is_published() -> None:
     check(json.loads(weights.to_json()))
 
 
-@pytest.mark.parametrize("key", BLOCKED)
-def test_a_missing_key_is_named(key: str) -> None:
-    text = json.dumps({name: value for name, value in BLOCKED.items() if name != key})
-    with pytest.raises(
-        MemdescError,
-        match=rf"^not a descriptor: the key '{key}' is missing; to_json\(\) shows the form$",
-    ):
-        MemoryDesc.from_json(text)
+def test_a_missing_key_is_named() -> None:
+    for key in BLOCKED:
+        text = json.dumps({name: value for name, value in BLOCKED.items() if name != key})
+        with pytest.raises(MemdescError, match="not a descriptor: the key ") as refused:
+            MemoryDesc.from_json(text)
+        assert str(refused.value).endswith(f"'{key}' is missing; to_json() shows the form")

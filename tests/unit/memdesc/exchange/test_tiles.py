@@ -47,10 +47,8 @@ def test_a_layout_has_the_offsets_of_its_system_and_is_read_as_it_is_written(lin
     text, tensor, pairs = line.split(" | ")
     sizes, dtype = tensor.split()
     dims = tuple(map(int, sizes.split("x")))
-    offsets = {}
-    for pair in pairs.split():
-        index, offset = pair.split(":")
-        offsets[tuple(map(int, index.split(",")))] = int(offset)
+    numbers = [[*map(int, pair.replace(":", ",").split(","))] for pair in pairs.split()]
+    offsets = {tuple(index): offset for *index, offset in numbers}
     desc = memory_desc(dims, dtype, text)
     assert {index: desc.offset(index) for index in offsets} == offsets
     assert {desc.index(offset): offset for offset in offsets.values()} == offsets
@@ -63,6 +61,13 @@ def test_a_layout_has_the_offsets_of_its_system_and_is_read_as_it_is_written(lin
         assert texts or not is_own or "padded" in text.lower(), text
         for again in texts:
             assert parse_layout(f"{system}:{again}", dims, dtype) == desc
+
+
+def test_tiles_of_each_width_are_written_as_nvmma_too() -> None:
+    for bits in (8, 16, 32, 64):
+        text = f"NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth={bits})"
+        tile = memory_desc((16, 1024 // bits), f"u{bits}", text)
+        assert written(tile, "triton")[2] == text
 
 
 def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:

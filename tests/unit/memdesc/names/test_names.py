@@ -16,16 +16,43 @@ from memdesc import (
 from memdesc.names import resolve
 from memdesc.names.registry import vocabularies
 from memdesc.names.vocabulary import Vocabulary
+from memdesc.tags import parse_tag
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 
 def test_the_known_names_are_those_of_the_published_tables() -> None:
-    names = [name.text for name in known_names() if name.vocabulary == "onednn"]
-    assert len(names) == len(set(names)) == 873 + 798
-    assert set(names) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
-    assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
-    mace = [name.text for name in known_names() if name.vocabulary == "mace"]
-    assert mace == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
+    names: dict[str, list[str]] = {}
+    for name in known_names():
+        names.setdefault(name.vocabulary, []).append(name.text)
+    onednn = {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
+    assert len(names["onednn"]) == len(onednn) == 873 + 798
+    assert {*names["onednn"]} == onednn
+    assert {*names["cldnn"]} == {*CLDNN}
+    assert names["mace"] == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
+
+
+def test_every_canonical_name_reads_back_as_itself_and_every_alias_is_its_tag() -> None:
+    assert [str(parse_tag(name)) for name in ONEDNN_CANONICAL] == ONEDNN_CANONICAL
+    for alias, tag in ONEDNN_ALIASES.items():
+        dims = (35, 37, 39, 41, 43, 45)[: parse_tag(tag).ndims]
+        assert memory_desc(dims, "s8", alias) == memory_desc(dims, "s8", tag)
+
+
+def test_aliases_have_a_domain_and_canonical_names_have_any() -> None:
+    domains = {name.text: name.domain for name in known_names() if name.vocabulary == "onednn"}
+    assert {domains[name] for name in ONEDNN_CANONICAL} == {"any"}
+    assert "any" not in {domains[name] for name in ONEDNN_ALIASES}
+    for domain, names in {
+        "data": ("nc", "nCdhw16c"),
+        "weights": ("oi", "OIhw4i16o4i"),
+        "grouped weights": ("goiw", "gOIdhw4i16o4i"),
+        "sequence": ("tnc", "ntc"),
+        "rnn states": ("ldnc",),
+        "rnn weights": ("ldgOi32o", "ldio"),
+        "rnn bias": ("ldgo",),
+        "vector": ("x",),
+    }.items():
+        assert {domains[name] for name in names} == {domain}
 
 
 def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:

@@ -80,6 +80,7 @@ def test_panels_left_out_leave_a_mark_in_front_of_the_next_one() -> None:
     skipped = sum(after[0] * 24 + after[1] != n * 24 + c + 1 for (n, c), after in pairwise(shown))
     grid = lines[: next(k for k, line in enumerate(lines) if line.startswith("memory: "))]
     assert grid.count("…") == skipped
+    assert str(memory_desc((2,) * 12, "f64").show()).count("a=") == 16  # as many as fit, twice
     panels = [text.text for text in elements(halves(desc.show())[0], "text")]
     assert sum(panels.count(dots) for dots in "⋮⋯") == skipped
 

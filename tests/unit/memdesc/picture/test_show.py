@@ -1,6 +1,7 @@
 """The cells of pictures: their numbers are the offsets of the descriptor."""
 
 import re
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,15 @@ def test_one_colour_is_one_run_of_memory_and_the_next_run_has_another() -> None:
             is_same_run = here.offset // run == after.offset // run
             assert (here.fill == after.fill) == is_same_run or after.offset != here.offset + 1
         assert len({seen.fill for seen in grid}) == 7
+
+
+@pytest.mark.parametrize(("size", "offset0", "length"), [(80, 0, 8), (81, 0, 16), (60, 40, 8)])
+def test_lines_are_longer_if_there_would_be_more_than_ten(
+    size: int, offset0: int, length: int
+) -> None:
+    desc = memory_desc((size,), "f32", strides=(1,), offset0=offset0)
+    _, memory = cells(desc.show().svg)
+    assert max(Counter(seen.y for seen in memory).values()) == length
 
 
 def test_a_cache_line_is_marked_where_it_starts() -> None:

@@ -61,31 +61,21 @@ def records(name: str, options: dict[str, Any]) -> list[RecordDesc]:
 
 @pytest.mark.parametrize(("name", "options"), _CASES)
 def test_a_record_is_found_in_its_tensors(name: str, options: dict[str, Any]) -> None:
-    """*Law*: told all options, there is exactly one record: the one that was stored."""
-    for desc in records(name, options):
-        assert bind(SCHEMES[name], stored(desc), dict(desc.options)).descs == (desc,)
+    """*Law*: told all options, there is exactly one record: the one that was stored.
 
-
-@pytest.mark.parametrize(("name", "options"), _CASES)
-def test_every_record_that_the_tensors_can_be_is_found(name: str, options: dict[str, Any]) -> None:
-    """*Law*: told nothing, the one that was stored is among those that are found.
-
-    If it is the only one, all its options are those that were stored, except those that no tensor
-    shows.
+    Told nothing but what no tensor shows, that one is among those that are found.
     """
-    hidden = {option.name for option in SCHEMES[name].hidden}
+    scheme = SCHEMES[name]
+    hidden = {option.name for option in scheme.hidden}
     for desc in records(name, options):
+        held = stored(desc)
+        assert bind(scheme, held, dict(desc.options)).descs == (desc,)
         said = {key: value for key, value in desc.options if key in hidden}
-        found = bind(SCHEMES[name], stored(desc), said).descs
+        found = bind(scheme, held, said).descs
         assert desc in found or len(found) > 3
         assert len({*found}) == len(found)
-
-
-@pytest.mark.parametrize(("name", "options"), _CASES)
-def test_words_have_the_bytes_of_their_tensors(name: str, options: dict[str, Any]) -> None:
-    """*Law*: the shape of the words times their width is what the fields and constants take."""
-    for desc in records(name, options):
-        for role, words in SCHEMES[name].words(desc).items():
+        # the shape of the words times their width is what the fields and constants take
+        for role, words in scheme.words(desc).items():
             assert prod(words.shape) * DATA_TYPES[words.kind].bits == 8 * desc.tensors[role]
             assert words.nbytes == desc.tensors[role]
 

@@ -51,10 +51,14 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
         _ = plane.desc
 
 
-def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
-    field = replace(CODES, groups=[np.int8(1), np.uint64(1)])  # type: ignore[arg-type] # what becomes a tuple
+def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
+    groups: Any = [np.int8(1), np.uint64(1)]
+    field = replace(CODES, groups=groups)
     assert field == CODES
     assert [type(group) for group in field.groups] == [int, int]
+    dims: Any = [np.int8(2), 8]
+    desc, same = (RecordDesc(sizes, (SCALES, CODES), RULE) for sizes in (dims, (2, 8)))
+    assert (desc, hash(desc)) == (same, hash(same))
 
 
 FLOATS = Number((("d", 0),))
@@ -133,12 +137,6 @@ def test_a_part_of_another_type_is_refused_and_one_of_its_type_kept(value: Any) 
         assert type(wrong) is type(own) or own is None or {type(wrong), type(own)} == {list, tuple}
 
 
-def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
-    desc = RecordDesc([np.int8(2), 8], (SCALES, CODES), RULE)  # type: ignore[arg-type] # what becomes a tuple
-    assert desc == RecordDesc((2, 8), (SCALES, CODES), RULE)
-    assert hash(desc) == hash(RecordDesc((2, 8), (SCALES, CODES), RULE))
-
-
 def test_constants_are_tensors_without_numbers() -> None:
     shape = Constant("shape", "s64", (2, 8))
     desc = RecordDesc((2, 8), (SCALES, CODES), RULE, constants=(shape,))
@@ -171,20 +169,21 @@ def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
 
 
 def test_numbers_and_rules_print_as_formulas() -> None:
-    assert str(Number((("q", 0),), -1)) == "(q + 1)"
-    assert str(Number((("q", 0),), 1)) == "(q - 1)"
-    assert str(Number((("q", 0), ("h", 4)), 16)) == "((q | h << 4) - 16)"
-    assert str(Number((("q", 0), ("h", 4)))) == "(q | h << 4)"
-    assert str(RULE._replace(offset=(FLOATS, FLOATS))) == "d * q + d * d"
-    assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")
-
-
-def test_a_factor_may_divide_those_before_it() -> None:
+    q, pair = (("q", 0),), (("q", 0), ("h", 4))
     divisor = FLOATS._replace(divides=True)
-    rule = RULE._replace(scale=(FLOATS, divisor, FLOATS), offset=(FLOATS, divisor))
-    assert str(rule) == "d / d * d * q + d / d"
-    assert RecordDesc((2, 8), (SCALES, CODES), rule).rule == rule
-    assert str(RULE._replace(kind="bf16")) == f"{RULE} in bf16"
+    divided = RULE._replace(scale=(FLOATS, divisor, FLOATS), offset=(FLOATS, divisor))
+    for value, formula in (
+        (Number(q, -1), "(q + 1)"),
+        (Number(q, 1), "(q - 1)"),
+        (Number(pair, 16), "((q | h << 4) - 16)"),
+        (Number(pair), "(q | h << 4)"),
+        (RULE._replace(offset=(FLOATS, FLOATS)), "d * q + d * d"),
+        (divided, "d / d * d * q + d / d"),
+        (RULE._replace(kind="bf16"), f"{RULE} in bf16"),
+    ):
+        assert str(value) == formula
+    assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")
+    assert RecordDesc((2, 8), (SCALES, CODES), divided).rule == divided
 
 
 @pytest.mark.parametrize("kind", ["f16", "u4"])

@@ -1,9 +1,12 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 from memdesc import MemdescError, memory_desc
 from memdesc.names.registry import RECORDS
 from memdesc.record import known_records, record_desc
+from memdesc.record.gguf import GGUF_TYPES
 
 DIMS = (256, 512)
 
@@ -37,23 +40,17 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert desc.field("scales").desc == memory_desc((1, 512), "bf16", "ab")
     assert desc.field("qweight").desc == memory_desc(DIMS, "u8", "Ab4a")
     assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
+    for zeros, rule in ((False, "8"), (True, "weight_zero_point")):
+        desc = record_desc(DIMS, "pack_quantized", zeros=zeros)
+        assert str(desc.rule) == f"weight_scale * (weight_packed - {rule})"
 
 
-def test_gptq_stores_the_group_of_each_input() -> None:
+def test_constants_hold_the_groups() -> None:
     for group, wanted in ((32, [k // 32 for k in range(128)]), (-1, [0] * 128)):
         (constant,) = record_desc((128, 64), "gptq", group=group, g_idx=True).constants
         assert [*constant.values] == wanted
-
-
-def test_hqq_stores_the_group_with_its_codes() -> None:
     constants = {each.tensor: each.values for each in record_desc(DIMS, "hqq", group=32).constants}
     assert (constants["group_size"], constants["shape"]) == ((32,), DIMS)
-
-
-def test_packed_codes_have_a_fixed_zero_or_zero_points() -> None:
-    rules = [str(record_desc(DIMS, "pack_quantized", zeros=zeros).rule) for zeros in (False, True)]
-    assert rules[0] == "weight_scale * (weight_packed - 8)"
-    assert rules[1] == "weight_scale * (weight_packed - weight_zero_point)"
 
 
 def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
@@ -81,16 +78,19 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
     assert [*inverse.tensors] == ["weight", "weight_scale_inv"]
 
 
-@pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
-def test_too_few_or_too_many_dims_are_refused(dims: tuple[int, ...]) -> None:
-    for name in known_records():
+def test_too_few_or_too_many_dims_are_refused() -> None:
+    for dims, name in product([(), (1,) * 12 + (32,)], known_records()):
         with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
             record_desc(dims, name)
 
 
-@pytest.mark.parametrize(("name", "letters"), [("Q4_0", "oi"), ("awq", "io"), ("ocp_mxfp4", "oi")])
-def test_the_letters_of_a_record_are_those_of_its_matrices(name: str, letters: str) -> None:
-    assert record_desc(DIMS, name).letters == letters
+def test_the_letters_of_a_record_are_those_of_its_matrices() -> None:
+    for name, dims, letters in (
+        *(("Q4_0", DIMS, "oi"), ("awq", DIMS, "io"), ("ocp_mxfp4", DIMS, "oi")),
+        # what is not a matrix has the usual ones
+        *(("q4_0", (32,), "a"), ("q4_0", (2, 3, 32), "abc")),
+    ):
+        assert record_desc(dims, name).letters == letters
 
 
 @pytest.mark.parametrize(("bits", "rows"), [(4, 2), (2, 4), (1, 8)])
@@ -100,10 +100,24 @@ def test_hqq_has_one_row_in_each_part_of_its_bytes(bits: int, rows: int) -> None
     assert codes.offsets()[:, :2].tolist() == [[row, row + rows] for row in range(rows)][::-1]
 
 
-def test_records_that_are_not_matrices_have_the_default_letters() -> None:
-    assert record_desc((32,), "q4_0").letters == "a"
-    assert record_desc((2, 3, 32), "q4_0").letters == "abc"
-
-
 def test_every_record_is_known_as_one_where_layouts_are_named() -> None:
     assert {*known_records()} == RECORDS
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_every_bit_of_a_block_belongs_to_one_element_of_one_field(name: str) -> None:
+    for dims in ((512,), (3, 256), (2, 1, 768)):
+        desc = record_desc(dims, name)
+        used = [
+            (part.layout.offsets()[..., None] * part.bits + np.arange(part.bits)).reshape(-1)
+            for part in desc.fields
+        ]
+        assert sorted(np.concatenate(used).tolist()) == list(range(8 * desc.nbytes))
+
+
+def test_rows_are_whole_blocks_and_sizes_of_zero_have_no_bytes() -> None:
+    message = r"q4_k has blocks of 256 elements, which do not divide b \(dim 1\) of size 4000"
+    with pytest.raises(MemdescError, match=message):
+        record_desc((4, 4000), "q4_k")
+    for dims in ((0, 256), (4, 0), (0,)):
+        assert record_desc(dims, "q6_k").tensors == {"data": 0}
