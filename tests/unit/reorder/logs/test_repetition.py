@@ -1,6 +1,5 @@
 """Where a log repeats itself."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,44 +11,34 @@ def _shortest_runs(keys: list[int]) -> Repetition | None:
     return stretch and stretch.repetition()
 
 
-@pytest.mark.parametrize(
-    ("keys", "found"),
-    [
+def test_the_repetition_that_covers_most_is_found() -> None:
+    for keys, found in (
         ([], None),
         ([1], None),
         ([1, 2, 3], None),
         ([1, 2, 3, 1, 2, 4], None),
-        ([1, 1], Repetition(0, 1, 2)),
-        ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8], Repetition(1, 3, 3)),
+        ([1, 1], (0, 1, 2)),
+        ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8], (1, 3, 3)),
         # the first run differs, and the last one is cut short
-        ([7, 1, 7, 2, 1, 2, 3, 1, 2, 3, 1, 2], Repetition(4, 3, 2)),
+        ([7, 1, 7, 2, 1, 2, 3, 1, 2, 3, 1, 2], (4, 3, 2)),
         # equal layers in each run
-        ([1, 1, 2, 1, 1, 2, 1, 1, 2], Repetition(0, 3, 3)),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 2], (0, 3, 3)),
         # each twice in a run
-        ([1, 1, 2, 2] * 3, Repetition(0, 4, 3)),
-    ],
-)
-def test_the_repetition_that_covers_most_is_found(
-    keys: list[int], found: Repetition | None
-) -> None:
-    assert _shortest_runs(keys) == found
+        ([1, 1, 2, 2] * 3, (0, 4, 3)),
+    ):
+        assert _shortest_runs(keys) == found, keys
 
 
-@pytest.mark.parametrize(
-    ("keys", "runs", "found"),
-    [
-        ([1, 2] * 24, 3, Repetition(0, 16, 3)),
-        ([9, *[1, 2] * 8], 1, Repetition(1, 16, 1)),
+def test_runs_of_equal_layers_are_found_by_their_number() -> None:
+    for keys, runs, found in (
+        ([1, 2] * 24, 3, (0, 16, 3)),
+        ([9, *[1, 2] * 8], 1, (1, 16, 1)),
         # the whole model, not the equal layers in it
-        ([9, *[1, 2] * 9, 8] * 3, 3, Repetition(0, 20, 3)),
+        ([9, *[1, 2] * 9, 8] * 3, 3, (0, 20, 3)),
         ([1, 2, 3] * 3, 2, None),
         ([1, 2, 3], 2, None),
-    ],
-)
-def test_runs_of_equal_layers_are_found_by_their_number(
-    keys: list[int], runs: int, found: Repetition | None
-) -> None:
-    assert find_runs(keys, runs) == found
+    ):
+        assert find_runs(keys, runs) == found, keys
 
 
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(1, 4))

@@ -1,4 +1,4 @@
-"""Reports about logs: those of real programs in `tests/data/verbose`, and lines by hand."""
+"""Reports about logs: `reports.txt` has logs in words, each with what is true of its report."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,11 +10,13 @@ import pytest
 from memdesc import MemdescError
 from memdesc.verbose import from_verbose
 from reorder.bench.measure import measure
-from reorder.logs import LogReport, read_verbose, report
+from reorder.logs import LoggedReorder, LogReport, RoundTrip, read_verbose, report
 from reorder.logs.replay import logged_case
 from tests.benchmarks.cases import parse_cases
+from tests.refused import sections
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_ROWS = sections(Path(__file__).with_name("reports.txt"))
 _CONVOLUTION = (
     "convolution,{more},undef,src:f32::blocked:aBcd16b::f0 wei:f32::blocked:ABcd16b16a::f0 "
     "bia:undef::undef::: dst:f32::blocked:aBcd16b::f0,,alg:convolution_direct,"
@@ -25,12 +27,11 @@ _OTHERS = {
     "pool": "pooling,jit:uni,undef,src:f32::blocked:aBcd16b::f0 dst:f32:a:blocked:aBcd16b::f0,,"
     "alg:pooling_max,mb2ic16_ih8oh4kh2sh2dh0ph0_iw8ow4kw2sw2dw0pw0",
     "sum": "sum,x,undef,dst:f32::blocked:abcd::f0,,,2x3",
-}
-_ATTENTION = (
-    "sdpa,ref:any,undef,query:f32::blocked:abcd::f0 val:f32::blocked:abcd::f0 "
+    # the dims of the key are not those of the query
+    "attention": "sdpa,ref:any,undef,query:f32::blocked:abcd::f0 val:f32::blocked:abcd::f0 "
     "dst:f32::blocked:abcd::f0 key:f32::blocked:abdc::f0,,alg:softmax,"
-    "1x32x1x64:1x8x64x385:1x8x385x64"
-)
+    "1x32x1x64:1x8x64x385:1x8x385x64",
+}
 
 
 def _desc(tag: str) -> str:
@@ -59,6 +60,14 @@ def _primitives(words: str) -> Iterator[tuple[str, str]]:
         yield line, time or "1"
 
 
+def _layers(*channels: int) -> str:
+    """Return convolutions as eager torch runs them, from some channels to others."""
+    return " ".join(
+        f"abcd>aBcd16b@2x{i}x4x4 abcd>ABcd16b16a@{o}x{i}x1x1 conv@{i}x{o} aBcd16b>abcd@2x{o}x4x4 "
+        for i, o in pairwise(channels)
+    )
+
+
 def _report(words: str, runs: int | None = None, *, steady: bool = False) -> LogReport:
     lines = (f"onednn_verbose,exec,cpu,{line},{time}" for line, time in _primitives(words))
     return report(read_verbose(lines), steady=steady, runs=runs)
@@ -70,108 +79,27 @@ def test_reorders_by_reference_kernels_are_counted() -> None:
     assert found == [2, 1, 0]
 
 
-def test_a_reorder_is_a_no_op_or_a_copy() -> None:
-    old = "f32::blocked:abcd:f0>f32::blocked:abcd:f0"
-    for word, relation in (
-        ("abcd>abcd", "no-op"),
-        ("abcd>acdb", "copy"),
-        ("abcd>abcd/attr-scales:src0:0:f32", "copy"),
-        ("abcd>abcd/attr-post-ops:sum", "copy"),
-        (f"{old}/oscale:0:0.5;", "copy"),
-        (f"{old}/post_ops:'sum:0.5;';", "copy"),
-        ("abcd>abcd/attr-new:1", "unknown"),
-        ("abcd>abcd/#'sum;';", "unknown"),
-        ("*>abcd", "unknown"),
-        ("f32::opaque:::f0>abcd", "unknown"),
-    ):
-        (found,) = _report(word).reorders
-        assert (found.relation, bool(found.why)) == (relation, True)
-        assert (found.nbytes is None) == (relation == "unknown" and "/" not in word)
+def _ends(found: LoggedReorder | RoundTrip) -> tuple[list[str], list[str]]:
+    return [*map(str, found.made_by)], [*map(str, found.used_as)]
 
 
-def test_a_way_back_makes_a_round_trip() -> None:
-    found = _report("aBcd16b>abcd relu abcd>aBcd16b relu aBcd16b>abcd relu abcd>aBcd16b")
-    (trip,) = found.round_trips
-    assert (trip.times.executions, trip.times.cost, trip.between) == (2, 4, ("eltwise",))
-    assert trip.there.tensors["src"].text == _desc("aBcd16b")
-    # other dims, far away, other values, or the same layout
-    for words in (
-        "aBcd16b>abcd abcd>aBcd16b@1x16x4x4",
-        f"aBcd16b>abcd {8 * 'relu '} abcd>aBcd16b",
-        "aBcd16b>abcd abcd>aBcd16b/attr-post-ops:sum",
-        "aBcd16b>abcd abcd>aBcd16b/attr-new:1",
-        "aBcd16b>abcd abcd>aBcd16b/attr-scales:wei:1:f32:2::undef:512x4",
-        "abcd>abcd abcd>abcd",
-        "abcd>aBcd16b conv aBcd16b>abcd",
-    ):
-        assert not _report(words).round_trips, words
+def _trip(found: RoundTrip) -> tuple[str, int, float, tuple[str, ...]]:
+    tag = found.there.tensors["src"].text.split(":")[3]
+    return tag, found.times.executions, found.times.cost, found.between
 
 
-def test_round_trips_do_not_take_longer_than_all_reorders() -> None:
-    there, back = "aBcd16b>abcd", "abcd>aBcd16b"
-    found = _report(f"{there}=1 {back}=9 {there}=1 {back}=1 {there}=9 {back}=1", 1)
-    (trip,) = found.round_trips
-    assert trip.times.cost == found.milliseconds == 6
+_HELPERS = {"ends": _ends, "trip": _trip, "CONV": "convolution 2x16x4x4 by 16x16x1x1"}
 
 
-def test_a_round_trip_is_between_convolutions() -> None:
-    (trip,) = _report(f"abcd>aBcd16b {2 * 'conv aBcd16b>abcd abcd>aBcd16b '}").round_trips
-    assert (trip.there.tensors["src"].text, trip.times.executions) == (_desc("aBcd16b"), 2)
-    convolution = "convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
-    assert (str(trip.made_by[0]), str(trip.used_as[0])) == (
-        f"dst of {convolution}",
-        f"src of {convolution}",
-    )
-
-
-def test_tensors_belong_to_the_nearest_primitives_with_their_layouts_and_dims() -> None:
-    back, weights = "aBcd16b>abcd", "abcd>ABcd16b16a@16x16x1x1"
-    convolution = "convolution 2x16x4x4 by 16x16x1x1 (jit:{})"
-    for words, made_by, used_as in (
-        (f"pool sum {back}", ["dst of pooling 2x16x8x8 (jit:uni)"], []),
-        (
-            f"conv {back} conv/jit:y {back} conv/jit:z {back} conv {back}",
-            [f"dst of {convolution.format(name)}" for name in "xyz"],
-            [],
-        ),
-        # weights that were reordered long before they are used
-        (f"{weights} {20 * 'relu '} conv", [], [f"wei of {convolution.format('x')}"]),
-    ):
-        found = _report(words).reorders[0]
-        assert [*map(str, found.made_by)] == made_by
-        assert [*map(str, found.used_as)] == used_as
-        assert found.is_of_weights == words.startswith(weights)
-
-
-def test_a_key_belongs_to_the_attention_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its dims are not those of the query."""
-    monkeypatch.setitem(_OTHERS, "attention", _ATTENTION)
-    found = _report("abcd>abdc@1x8x64x385 attention").reorders[0]
-    assert [each.tensor for each in found.used_as] == ["key"]
-
-
-def test_reorders_are_ranked_by_medians_and_skewed_ones_are_named() -> None:
-    one, two = "abcd>acdb", "abcd>bacd"
-    found = _report(f"{one}=1 {two}=2 {one}=500 {two}=3 {one}=2 {two}=40")
-    assert [each.times for each in found.reorders] == [(3, 3, 2, 40, 45), (3, 2, 1, 500, 503)]
-    assert found.milliseconds == 3 * 3 + 3 * 2
-    assert [times.total for _, times in found.skewed] == [503, 45]
-
-
-@pytest.mark.parametrize(
-    ("words", "is_skewed"),
-    [
-        # a mean of three times the median is not above it
-        ("ab>ba=1 ab>ba=1 ab>ba=7", False),
-        ("ab>ba=1 ab>ba=1 ab>ba=7.1", True),
-        # a median far above the minimum is named if it matters
-        ("ab>ba=1 ab>ba=3 ab>ba=3", False),
-        ("ab>ba=1 ab>ba=3.1 ab>ba=3.1", True),
-        ("ab>ba=0.001 ab>ba=0.004 ab>ba=0.004 conv=9", False),
-    ],
-)
-def test_times_are_skewed_beyond_three_times(words: str, is_skewed: bool) -> None:
-    assert bool(_report(words).skewed) == is_skewed
+@pytest.mark.parametrize("section", _ROWS)
+def test_a_report_of_a_log_in_words(section: str) -> None:
+    for line in _ROWS[section]:
+        words, _, said = line.partition("  # ")
+        runs, is_told, words = words.rpartition(" runs: ")
+        found = _report(eval(f"f{words!r}", {"layers": _layers}), int(runs) if is_told else None)
+        names = {**_HELPERS, **found._asdict(), "milliseconds": found.milliseconds}
+        assert eval(said, names), (line, found)
+        assert all(each.why for each in found.reorders), line
 
 
 def test_the_steady_state_is_one_run_without_set_up() -> None:
@@ -186,60 +114,17 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
     assert report(log).milliseconds == 9 + 3 * 6
 
 
-def _layers(*channels: int) -> str:
-    """Return convolutions as eager torch runs them, from some channels to others."""
-    return " ".join(
-        f"abcd>aBcd16b@2x{i}x4x4 abcd>ABcd16b16a@{o}x{i}x1x1 conv@{i}x{o} aBcd16b>abcd@2x{o}x4x4 "
-        for i, o in pairwise(channels)
-    )
-
-
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("stem", [0, 1])
-def test_equal_layers_are_not_taken_for_runs(stem: int, times: int) -> None:
-    words = (_layers(16, 64) * stem + _layers(*[64] * 9)) * times
-    found = _report(words)
-    if stem and times > 1:  # the output is larger than the input
-        assert found.repetition == (0, 36, times)
-        return
-    assert found.repetition is None
-    assert found.undecided is not None
-    assert found.undecided[1:] == (4, 8 * times)
-    assert {each.in_each_run for each in found.reorders} == {0}
-    with pytest.raises(MemdescError, match=r"equal runs of the model, or equal layers; say how"):
-        _report(words, steady=True)
-    assert _report(words, times).repetition == ((0, 32, 3) if times > 1 else None)
-
-
-def test_equal_layers_of_a_larger_model_are_not_taken_for_runs() -> None:
-    # of 4 equal layers, each is followed by one that is not in the log
-    found = _report(4 * _layers(16, 32) + _layers(32, 48, 64, 80, 96))
-    assert (found.repetition, found.undecided) == (None, None)
-
-
 def test_the_number_of_runs_must_fit_the_log() -> None:
-    words = _layers(16, 64, 32)
-    assert _report(words * 6).repetition == (0, 8, 6)
-    assert _report(words * 6, 3).repetition == (0, 16, 3)
+    model, equal = _layers(16, 64, 32) * 6, _layers(*[64] * 9)
     given: Any
-    for given, steady, says in (
-        (5, False, r"do not hold 5 equal runs; 8 executions .* 6 times"),
-        *((each, False, "give how many times the model ran") for each in (0, -1, "3")),
-        (1, True, "one run has no steady state"),
+    for words, given, steady, says in (
+        (model, 5, False, r"do not hold 5 equal runs; 8 executions .* 6 times"),
+        *((model, each, False, "give how many times the model ran") for each in (0, -1, "3")),
+        (model, 1, True, "one run has no steady state"),
+        (equal, None, True, "equal runs of the model, or equal layers; say how"),
     ):
         with pytest.raises(MemdescError, match=says):
-            _report(words * 6, given, steady=steady)
-
-
-def test_a_round_trip_lies_within_a_run() -> None:
-    words = _layers(16, 64, 16).removesuffix("aBcd16b>abcd@2x16x4x4 ") + "aBcd16b>abcd "
-    found = _report(3 * words, 3)
-    (trip,) = found.round_trips
-    assert (trip.there.problem, trip.times.executions) == ("2x64x4x4", 3)
-    (last,) = (
-        each for each in found.reorders if each.primitive.problem == "2x16x4x4" and each.made_by
-    )
-    assert last.used_as == ()
+            _report(words, given, steady=steady)
 
 
 def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
