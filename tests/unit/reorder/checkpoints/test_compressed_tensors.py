@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 import reorder
 from memdesc import MemdescError
 from memdesc.record import record_desc
-from reorder.checkpoints.config import Layers, method_of
 from reorder.cli import main
 from tests.checkpoints import write_config, write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, converted
+from tests.unit.reorder.checkpoints.convert.results import converted
 from tests.unit.reorder.checkpoints.schemes import (
     STRATEGIES,
     numbers_in,
@@ -46,26 +45,6 @@ def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any
     return write_model(path, {"": tensors}, {"quantization_config": section}, {})
 
 
-def test_what_is_said_besides_weights_stays_while_the_section_is_true(tmp_path: Path) -> None:
-    token = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
-    groups = [_group(8, "channel", *names) for names in ((), ("re:m",))]
-    layers = _layer("int_quantized") | _layer("int_quantized", "m")
-    groups[0]["input_activations"] = token
-    scheme = {"num_bits": 8, "type": "float"}
-    section = _section("int-quantized", *groups, kv_cache_scheme=scheme)
-    folder = _folder(tmp_path / "in", layers, section)
-    for target, rest in (("int_quantized", ""), ("pack_quantized", ", bits=8")):
-        rule = f"*: int_quantized -> {target}(scales=f32{rest})"
-        told = reorder.convert(folder, tmp_path / target, map=[rule], options=SMALL).warnings
-        is_told = "config.json has no place for input_activations of the input" in told
-        assert is_told == (target == "pack_quantized")
-        config = json.loads((tmp_path / target / "config.json").read_text())
-        written = config["quantization_config"]
-        assert written["kv_cache_scheme"] == scheme
-        if not is_told:
-            assert written == section
-
-
 def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
     groups = _group(4, "group", "Linear"), _group(8, "channel", "Embedding")
     section = _section("pack-quantized", *groups)
@@ -90,16 +69,6 @@ def test_dims_of_32_bits_as_in_kimi_k2_are_read(tmp_path: Path) -> None:
     found = converted(folder, tmp_path / "again", "fc: pack_quantized -> pack_quantized")
     assert found["fc.weight_shape"].tolist() == [30, 48]
     assert found["fc.weight_shape"].dtype == np.int64
-
-
-def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
-    layer = _layer("pack_quantized", group=16)
-    order = {"fc.weight_g_idx": np.arange(48, dtype=np.int32) // 16}
-    section = _section("pack-quantized", _group(4, "group", actorder="group"))
-    folder = _folder(tmp_path / "in", layer | order, section)
-    assert record_in(folder, "fc").desc.name == "pack_quantized"
-    made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
-    assert {*made} == {"fc.weight", "fc.weight_scale"}
 
 
 def _inspected(folder: Path, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
@@ -194,13 +163,3 @@ def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
     reorder.save(path, {"fc": reorder.records.Record(record_desc((64, 64), name))})
     with reorder.open_checkpoint(path) as found:
         assert found["fc.weight_scale"].shape == shape
-
-
-def test_lists_of_awq_name_the_ends_of_layers_whose_prefixes_may_change() -> None:
-    plain = ["vision_tower.vision_model.layers.0.fc", "vision_tower.layers.0.proj"]
-    # transformers also finds a listed name within a word, as proj in up_proj
-    quantised = ["model.layers.0.fc", "model.layers.0.up_proj"]
-    layers = Layers({}, plain, quantised, is_composite=True)
-    found = method_of("awq").without({}, layers)
-    ends = [".vision_model.layers.0.fc", ".proj"]
-    assert found == {"modules_to_not_convert": [*plain, *ends], "lm_head": True}

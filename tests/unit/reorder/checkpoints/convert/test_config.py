@@ -14,7 +14,7 @@ from memdesc.record import record_desc
 from tests.checkpoints import fp8_layer, model_folder, write_config, write_safetensors
 from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import convert, converted, refused
-from tests.unit.reorder.checkpoints.schemes import declared, write_model
+from tests.unit.reorder.checkpoints.schemes import declared, fp8, write_model
 
 
 def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(
@@ -73,6 +73,16 @@ def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
     source = write_model(tmp_path / "in", layers, declared("fp8", weight_block_size=[128, 128]))
     found = converted(source, tmp_path / "out", to="bf16")["fc.weight"].astype(np.float32)
     assert np.argwhere(~np.isfinite(found)).tolist() == [[3, 5]]
+
+
+def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
+    layer, wanted = fp8("weight_scale", (3, 2), kind="e8m0")
+    words = {end: array.view(np.uint8) for end, array in layer.items()}
+    folder = write_model(tmp_path / "in", {"fc": words}, {})
+    said = refused(folder, tmp_path / "out", "*: fp8_block(block=128) -> plain, f32")
+    assert "codes are f8_e4m3, f8_e5m2, not u8; give codes= if the words hold one" in said
+    rule = "*: fp8_block(block=128, codes=f8_e4m3, scales=e8m0) -> plain, f32"
+    assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
 
 
 @pytest.mark.parametrize("block", ["125", "0x4", "4x", "axb", "4x4x4", True])

@@ -20,7 +20,18 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.weights import Model
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, convert, refused, words_of
-from tests.unit.reorder.checkpoints.schemes import Weight, compressed, mlx, numbers_in, recorded
+from tests.unit.reorder.checkpoints.schemes import (
+    EXPERTS,
+    Weight,
+    compressed,
+    deepseek_fp4,
+    fp8,
+    mlx,
+    mxfp4,
+    numbers_in,
+    nvfp4,
+    recorded,
+)
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -186,15 +197,8 @@ def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> Non
     )
 
 
-_NVFP4: Tensors = {
-    "weight": np.full((256, 64), 0x21, np.uint8),
-    "weight_scale": np.ones((256, 8), ml_dtypes.float8_e4m3fn),
-    "weight_scale_2": np.array(0.5, np.float32),
-}
-
-
 def test_what_comfyui_notes_in_a_header_is_refused(tmp_path: Path) -> None:
-    source, tensors = tmp_path / "x.safetensors", {f"q.{name}": x for name, x in _NVFP4.items()}
+    source, tensors = tmp_path / "x.safetensors", {f"q{end}": x for end, x in nvfp4()[0].items()}
     write_safetensors(source, tensors, {"_quantization_metadata": "{}"})
     problem = "the header has _quantization_metadata, in which ComfyUI says how layers"
     for given in ({"to": "bf16"}, {"map": ["q: modelopt_nvfp4 -> plain, bf16"]}):
@@ -436,8 +440,8 @@ output_scale are left out: they scale activations
 "ignore": ["lm_head", "model.layers.0.mlp", "model.embed_tokens"]
     made(pack(), PACK, None, {}, "*.0.mlp: pack_quantized -> plain, f16")
 "model.layers.0.mlp": false
-    made(mlx(), None, None, {}, "*.0.mlp: mlx -> plain, f16", config={"quantization":
-        {"bits": 4, "group_size": 64, "model.layers.0.mlp": {"bits": 4, "group_size": 64}}})
+    made(mlx(), None, None, {}, "*.0.mlp: mlx -> plain, f16",
+        config=quantization(4, **{"model.layers.0.mlp": {"bits": 4, "group_size": 64}}))
 "targets": ["Linear"]
 "ignore": ["model.embed_tokens", "lm_head", "vision.layers.0.mlp", "projector.linear",
 "language_model.model.layers.0.router", "re:(.*\\\\.)?embed_tokens$", "re:(.*\\\\.)?lm_head$",
@@ -494,7 +498,7 @@ does not load experts of compressed_nvfp4, or computes wrong
     made(nvfp4(), NVFP4, "compressed-tensors")
 "checkpoint_format": "gptq",
     made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, None, {},
-        "*: gptq(zeros=v1) -> gptq(zeros=v1, scales=f32)")
+        "*: gptq(zeros=v1) -> gptq(zeros=v1, scales=f32)", same=False)
 "quant_method": "fp8", "activation_scheme": "dynamic", "scale_fmt": "ue8m0", "weight_block_size":
 [128, 128], "fmt": "e4m3", "modules_to_not_convert": ["model.embed_tokens", "lm_head"]
     made(powers(), None, None, {},
@@ -566,6 +570,82 @@ and loaders of compressed-tensors do not
     made(fp8(), FP8 | {"transform_config": {}, "sparsity_config": {"format": "dense"}}, "bf16")
 "zero_point": true
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": True, "sym": True}, None, {}, "*: awq -> awq")
+
+# records, by the names and sections that their readers expect
+"quant_method": "compressed-tensors"
+"strategy": "block", "block_structure": [128, 128]
+"ignore": ["model.embed_tokens", "lm_head"]
+    made(fp8(), FP8, None, {}, "*: fp8_block -> fp8_block(scale_inv=false)")
+"quant_method": "fp8"
+"modules_to_not_convert": ["model.embed_tokens", "lm_head"]
+    made(rows(256, 2), compressed("block", block_structure=[128, 128]), None, {},
+        "*: fp8_block -> fp8_block(scale_inv=true)")
+"quant_method": "fbgemm_fp8"
+    made(fp8_tensor(), PLAIN, None, {}, "*: fp8_tensor -> fp8_channel")
+"quant_method": "fp8"
+"weight_block_size": [64, 64]
+    made(fp8_tensor(), PLAIN, None, {}, "*: fp8_tensor -> fp8_block(scale_inv=true, block=64)")
+"quant_method": "fp8"
+<model.layers.0.mlp.weight_scale>
+    made({"weight": fp8()["weight"], "weight_scale_inv": np.full((1, 1), 3, "f4")}, PLAIN, None, {},
+        "*: fp8_tensor(scale_inv=true) -> fp8_tensor")
+"quant_method": "fp8"
+<model.layers.0.mlp.weight_scale_inv>
+    made(fp8_tensor(), PLAIN, None, {}, "*: fp8_tensor -> fp8_tensor(scale_inv=true, scales=bf16)")
+! expert_dtype
+! quantization_config
+    made(under("wq_a", dense_v4()) | under("experts.0.w1", fp4_v4()), FP8, "bf16",
+        config={"expert_dtype": "fp4"})
+<model.layers.0.mlp.experts.gate_up_proj>
+<model.layers.0.mlp.experts.gate_up_proj_weight_scale>
+    made(gpt_oss(), {"quant_method": "mxfp4"}, None, {}, "*: gpt_oss_mxfp4 -> modelopt_mxfp4")
+<model.layers.0.mlp.experts.gate_up_proj_scale_inv>
+    made(stacked(), FP8, None, {}, "*: fp8_block -> fp8_block(scale_inv=true, block=64)")
+<model.layers.0.mlp.experts.gate_up_proj>
+<model.layers.0.mlp.experts.gate_up_proj_weight_scale>
+    made(stacked(), FP8, None, {}, "*: fp8_block -> fp8_block(scale_inv=false)")
+"torch_dtype": "bfloat16"
+    made(under("a", nvfp4()) | under("b", modelopt()), mixed("NVFP4", "FP8"), "bf16",
+        old={"quantization": mixed("NVFP4", "FP8")}, named="hf_quant_config")
+and hf_quant_config.json declares
+correct the one that is wrong
+    refused(under("a", nvfp4()) | under("b", modelopt()), mixed("NVFP4", "NVFP4"), "bf16",
+        old={"quantization": mixed("NVFP4", "FP8")}, named="hf_quant_config")
+with the reciprocal rounded to f32: scales change by at most 1.2e-07 of their value
+    made(nvfp4(), NVFP4, "compressed-tensors")
+with the reciprocal rounded to f32: scales change by at most 1.2e-07 of their value
+    made(nvfp4(divides=True), PAIRS, None, {}, "*: compressed_nvfp4 -> modelopt_nvfp4")
+a factor becomes its reciprocal, and
+change by more than a rounding
+    refused(nvfp4() | {"weight_scale_2": np.array(2.0**-140, "f4")}, NVFP4, "compressed-tensors")
+a factor of scales is 0, which has no reciprocal
+    refused(nvfp4() | {"weight_scale_2": np.array(0, "f4")}, NVFP4, "compressed-tensors")
+{"quantization": {"mode": "affine", "bits": 2, "group_size": 32}
+    made(mlx(1), None, None, {}, "*: mlx -> mlx(bits=2, group=32)", config=quantization(1))
+    made(mlx(3), None, None, {}, "*: mlx -> mlx(bits=4, group=32)", config=quantization(3))
+    made(mlx(3), None, None, {}, "*: mlx -> mlx(bits=5, group=32)", config=quantization(3))
+    made(mlx(5), None, None, {}, "*: mlx -> mlx(bits=6, group=32)", config=quantization(5))
+    made(mlx(4), None, None, {}, "*: mlx -> mlx(bits=8, group=32)", config=quantization(4))
+    made(mlx(6), None, None, {}, "*: mlx -> mlx(bits=8, group=32)", config=quantization(6))
+mlp.scales' of bf16 has the shape
+    refused(mlx(8), None, None, {}, "*: mlx(bits=4) -> plain, bf16", config=quantization(8))
+{"torch_dtype": "bfloat16"}
+    made(mlx() | {"weight": mlx()["weight"].view("i4")}, None, "bf16", config=quantization(4))
+"kv_cache_scheme": {"num_bits": 8}
+! has no place for
+    made(pack(), PACK | {"kv_cache_scheme": {"num_bits": 8}}, None, {},
+        "*: pack_quantized -> pack_quantized(scales=f32)")
+"kv_cache_scheme": {"num_bits": 8}
+config.json has no place for input_activations of the input
+    made(pack(), activated() | {"kv_cache_scheme": {"num_bits": 8}}, None, {},
+        "*: pack_quantized -> int_quantized")
+! weight_g_idx>
+    made(pack() | {"weight_g_idx": np.arange(128, dtype="i4") // 64}, PACK, None, {},
+        "*: pack_quantized -> int_quantized")
+"modules_to_not_convert": ["model.embed_tokens", "lm_head", "vision.layers.0.mlp", "projector.linear
+".vision.layers.0.mlp", ".linear", ".router"
+    made(gptq(), GPTQ, "awq", {f"{name}.weight": ones(4, 128) for name in PARTS},
+        config={"text_config": {"model_type": "llama"}})
 
 # what config.json can and cannot say
 {"a": 1, "text_config": {"quantization_config": {"quant_method": "gptq", "sym": false,
@@ -665,6 +745,23 @@ def _nan_at(*at: int) -> Any:
     return weight
 
 
+def _mixed(*algorithms: str) -> dict[str, Any]:
+    """Return what ModelOpt says of layers of their own."""
+    own = {
+        f"model.layers.{k}.mlp.{name}": {"quant_algo": each}
+        for k in range(2)
+        for name, each in zip("ab", algorithms, strict=True)
+    }
+    return {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": own}
+
+
+def _activated() -> dict[str, Any]:
+    """Return a section with a group that also quantises activations."""
+    section = compressed("pack-quantized", **_GROUPS)["quantization_config"]
+    section["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "dynamic": True}
+    return section
+
+
 def _roles(made: Weight) -> dict[str, Any]:
     return {end.removeprefix("."): x for end, x in made[0].items()}
 
@@ -682,8 +779,8 @@ def _overflowing() -> dict[str, Any]:
 
 
 def _fp8_tensor(kind: str = "float8_e4m3fn") -> dict[str, Any]:
-    codes = np.ones((256, 128), np.float32).astype(getattr(ml_dtypes, kind))
-    return {"weight": codes, "weight_scale": np.ones(1, np.float32)}
+    codes = np.random.default_rng(0).standard_normal((256, 128)).astype(getattr(ml_dtypes, kind))
+    return {"weight": codes, "weight_scale": np.full(1, 0.75, np.float32)}
 
 
 _NAMES: dict[str, Any] = {
@@ -692,6 +789,10 @@ _NAMES: dict[str, Any] = {
     "GPTQ": _GPTQ,
     "FBGEMM": {"quant_method": "fbgemm_fp8"},
     "NVFP4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    "PAIRS": compressed(
+        "nvfp4-pack-quantized", type="float", num_bits=4, strategy="tensor_group", group_size=16
+    )["quantization_config"],
+    "PLAIN": {"quant_method": "fp8"},
     "PACK": compressed("pack-quantized", **_GROUPS)["quantization_config"]
     | {"ignore": ["lm_head"]},
     # transformers 5.24 has model.vision.layers.0.mlp and model.language_model.layers.0.router
@@ -702,6 +803,7 @@ _NAMES: dict[str, Any] = {
     "L0": "model.layers.0.mlp.",
     "L2": "model.layers.2.mlp.",
     "np": np,
+    "activated": _activated,
     "awq": awq_layer,
     "fp8": fp8_layer,
     "gptq": lambda: gptq_layer()[0],
@@ -717,16 +819,24 @@ _NAMES: dict[str, Any] = {
         for role, x in awq_layer(k).items()
     },
     "fp8_tensor": _fp8_tensor,
-    "mlx": lambda: _roles(mlx()),
+    "mlx": lambda bits=4: _roles(mlx(bits)),
+    "dense_v4": lambda: _roles(fp8("scale", (3, 2), kind="e8m0")),
+    "fp4_v4": lambda: _roles(deepseek_fp4()),
+    "gpt_oss": lambda: {
+        f"experts.gate_up_proj{end}": x
+        for end, x in mxfp4(EXPERTS, "_blocks", "_scales")[0].items()
+    },
+    "mixed": _mixed,
     "modelopt": lambda: _fp8_tensor() | {"weight_scale": np.ones((), np.float32)},
     "nan_at": _nan_at,
-    "nvfp4": _NVFP4.copy,
+    "nvfp4": lambda **options: _roles(nvfp4(**options)),
     "ones": lambda *shape: np.ones(shape, ml_dtypes.bfloat16),
     "overflowing": _overflowing,
     "pack": lambda: _roles(recorded("pack_quantized", (256, 128), group=64, zeros=False)),
     "powers": lambda: (
         fp8_layer() | {"weight_scale_inv": np.array([[1], [0.5]], ml_dtypes.float8_e8m0fnu)}
     ),
+    "quantization": lambda bits, **more: {"quantization": {"bits": bits, "group_size": 64, **more}},
     "q4_0": lambda: reorder.records.Record(record_desc((8, 64), "q4_0")),
     "reversed_groups": lambda: np.arange(128, dtype=np.int32)[::-1] // 64,
     "rows": lambda rows, *blocks: (
@@ -746,6 +856,26 @@ _NAMES: dict[str, Any] = {
         "down_proj.centroids.weight": np.zeros((1, 512), np.float16),
     },
 }
+
+
+def _check_numbers(given: Path, out: Path, prefixes: set[str]) -> None:
+    """Check that weights have their numbers in what they became: records with prefixes, or floats.
+
+    The reciprocal of a scale of NVFP4 is rounded, and floats are rounded to their type.
+    """
+    words = words_of(out)
+    for weight in Model(given, read_container(given)).weights:
+        if weight.desc is not None:
+            wanted = numbers_in(given, weight.prefix)
+            if weight.prefix in prefixes:
+                found = numbers_in(out, weight.prefix)
+            else:
+                found = words[weight.decoded_name(weight.prefix)]
+                wanted = wanted.astype(found.dtype)
+            turned = wanted if wanted.shape == found.shape else wanted.swapaxes(-1, -2)
+            assert np.allclose(
+                found.astype(np.float32), turned.astype(np.float32), rtol=2.0**-21, atol=0
+            )
 
 
 def _functions(folder: Path) -> dict[str, Callable[..., str]]:
@@ -774,7 +904,13 @@ def _functions(folder: Path) -> dict[str, Callable[..., str]]:
         return _refused(source(layer, section, beside or {}, **files), to, *rules)
 
     def made(
-        layer: Tensors, section: Any, to: Any, beside: Any = None, *rules: str, **files: Any
+        layer: Tensors,
+        section: Any,
+        to: Any,
+        beside: Any = None,
+        *rules: str,
+        same: bool = True,
+        **files: Any,
     ) -> str:
         given = source(layer, section, beside or {}, **files)
         out = folder / f"out{next(number)}"
@@ -784,6 +920,8 @@ def _functions(folder: Path) -> dict[str, Callable[..., str]]:
             assert (out / name).read_bytes() == (given / name).read_bytes()
         model = Model(out, read_container(out))
         assert all(weight.is_known for weight in model.weights)
+        if same:
+            _check_numbers(given, out, {weight.prefix for weight in model.weights})
         return " ".join((json.dumps(config), *report.warnings, *(f"<{x}>" for x in model.entries)))
 
     def refused_file(ending: str, value: Any, to: Any, *rules: str) -> str:
