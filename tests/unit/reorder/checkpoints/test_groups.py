@@ -131,6 +131,7 @@ _DYNAMIC = {r"-:.*\.gate$": {}, r"+:.*[.]up": {"bits": 8}, ".*": {"bits": 4}, ".
 _IGNORED = ["lm_head", "model.layers.*.mlp.gate", "visual"]
 _LISTED = {
     **dict.fromkeys(("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.0.fc")),
+    **dict.fromkeys(("model.layers.3.mlp.gate.w1", "text.model.layers.3.mlp.gate")),
     **dict.fromkeys(("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"), 8),
 }
 
