@@ -24,7 +24,7 @@ from reorder.assumed import read_machine
 from reorder.plan import ReorderPlan, plan_runtime
 from tests import hints, refused
 from tests.hints import ROOT
-from tests.unit.reorder.memory.producers import Copying, Exported
+from tests.unit.reorder.memory.producers import Copying, Exchanged, Exported, Raising
 from tests.unit.reorder.test_calls import cube
 from tests.work import limited_memory
 
@@ -80,36 +80,6 @@ SCALE, ONES = np.ones((2, 1), np.float32), np.ones((2, 1), np.float16)
 STEPPED_BYTES = np.zeros(72, np.uint8)[::2]
 BLOCKS, SHARED = np.zeros((2, 18), np.uint8), np.zeros(256, np.uint8)
 DATA = ROOT / "tests/data/layers"
-
-
-class Tensor:
-    """A tensor with what torch's have, over an array."""
-
-    def __init__(
-        self,
-        array: Any,
-        *,
-        requires_grad: bool = False,
-        negated: bool = False,
-        device: object = (1, 0),
-    ) -> None:
-        self.array, self.device = array, device
-        self.requires_grad, self.negated = requires_grad, negated
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.device or self.array.device_of_nothing
-
-    def is_neg(self) -> bool:
-        return self.negated
-
-    def resolve_neg(self) -> Tensor:
-        return Tensor(-self.array)
-
-    def detach(self) -> Tensor:
-        return Tensor(self.array)
 
 
 class Nested:
@@ -169,29 +139,25 @@ def in_little_memory(call: Callable[..., Any], *arguments: Any, **named: Any) ->
     raise caught.value
 
 
-def _names() -> dict[str, Any]:
+def _misaligned() -> Any:
     raw = np.zeros(40, np.uint8)
     start = -raw.ctypes.data % 4 + 1
-    parent = reorder.reorder(np.zeros((1, 16), np.float32), "aB8b")
-    part = parent.desc.submemory((1, 3), (0, 8))
-    return globals() | {
-        "ml_dtypes": ml_dtypes,
-        "logs": logs,
-        "read_machine": read_machine,
-        "record_desc": record_desc,
-        "plan_runtime": plan_runtime,
-        "Exported": Exported,
-        "frozen": read_only(floats()),
-        "COPYING": Copying(SIX),
-        "memdesc": memdesc,
-        "WHOLE": reorder.quantize(SIGNED, "s8"),
-        "LOG": logs.read_verbose(DATA / "torch-2.13.log"),
-        "odd": raw[start : start + 24],
-        "quantized": reorder.quantize(cube(4, 6), "u8", axis=0),
-        "BLOCKED": reorder.reorder(np.zeros((2, 17, 5, 4), np.float32), "nChw8c"),
-        "PART": reorder.Memory(part, parent.data, zero_pad=False),
-    }
+    return raw[start : start + 24]
 
+
+odd, frozen = _misaligned(), read_only(floats())
+quantized, WHOLE = reorder.quantize(cube(4, 6), "u8", axis=0), reorder.quantize(SIGNED, "s8")
+BLOCKED = reorder.reorder(np.zeros((2, 17, 5, 4), np.float32), "nChw8c")
+_PARENT = reorder.reorder(np.zeros((1, 16), np.float32), "aB8b")
+PART = reorder.Memory(_PARENT.desc.submemory((1, 3), (0, 8)), _PARENT.data, zero_pad=False)
+LOG = logs.read_verbose(DATA / "torch-2.13.log")
+COPYING, LEARNING, NEGATED = Copying(SIX), Exchanged(SIX.copy()), Exchanged(SIX, is_neg=1)
+LEARNING.requires_grad = True
+LEARNING.detach = lambda: Exchanged(SIX.copy())  # type: ignore[attr-defined] # what torch has
+RAISING, HIDING = Raising(OSError()), Raising(OSError(), "device")
+NOWHERE = Exported(SIX, "cpu")
+# what rows use too
+_IMPORTED = memdesc, ml_dtypes, plan_runtime, read_machine
 
 # not hints, and hints that other tests follow: of a device
 _REASONS = (
@@ -212,11 +178,11 @@ _REASONS = (
 
 
 def test_a_call_is_refused_with_what_was_given_and_the_rule_and_each_hint_works() -> None:
-    names, messages = _names(), []
+    messages: list[str] = []
     for section, lines in refused.sections(Path(__file__).with_name("refused.txt")).items():
         # arrays of attributes that were checked before are known by their content
         for _ in range(2 if section == "attributes" else 1):
-            messages += refused.check(lines, names)
+            messages += refused.check(lines, globals())
     assert hints.without_row(MODULES, messages, _REASONS) == []
 
 

@@ -194,16 +194,45 @@ def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
     half = run(codes, "f32", "f16", by="definition")
     check(twice, run(half, "f16", dst, by="definition"), codes, ("f32", dst))
     example = np.array([3328.073], np.float32).view(np.uint32)
-    assert (
-        run(example, "f32", "f8_e5m2", attr, by=by)
-        .view(DATA_TYPES["f8_e5m2"].numpy)
-        .astype(np.float32)
-        == 3072
-    )
-    assert (
-        run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32)
-        == 3584
-    )
+    for given, wanted in ((attr, 3072), (None, 3584)):
+        found = run(example, "f32", "f8_e5m2", given, by=by)
+        assert found.view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == wanted
+
+
+@pytest.mark.parametrize("by", BY)
+def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(by: str) -> None:
+    x = np.array([1e38, -3e38, np.inf, -np.inf, np.nan, 1.0], np.float32).view(np.uint32)
+    for dst, largest in (
+        *(("f16", 65504), ("f8_e5m2", 57344), ("f8_e4m3", 448), ("f8_e5m2fnuz", 57344)),
+        *(("f8_e4m3fnuz", 240), ("f4_e2m1", 6)),
+    ):
+        codes = run(x, "f32", dst, reorder.Attr(saturate=True), by=by)
+        got = codes.view(DATA_TYPES[dst].numpy).astype(np.float32)
+        assert got[:4].tolist() == [largest, -largest, largest, -largest], dst
+        assert got[5] == 1
+        assert np.isnan(got[4]) or dst == "f4_e2m1"
+    codes = run(x, "f32", "bf16", reorder.Attr(saturate=True), by=by)
+    assert [hex(code) for code in codes[2:4]] == ["0x7f7f", "0xff7f"]
+    assert codes[4] & 0x7FFF > 0x7F80
+
+
+@pytest.mark.parametrize("by", BY)
+def test_all_that_is_not_zero_is_true_and_every_byte_but_0_is_read_so(by: str) -> None:
+    tiny = np.array([0.0, -0.0, np.nan, -np.inf, 0.3, -1e-45, 1e-40], np.float32)
+    assert run(tiny.view(np.uint32), "f32", "boolean", by=by).tolist() == [0, 0, 1, 1, 1, 1, 1]
+    least = np.array([0, 1, 1 << 63, (1 << 63) | 1], np.uint64)
+    assert run(least, "f64", "boolean", by=by).tolist() == [0, 1, 0, 1]
+    assert run(least, "u64", "boolean", by=by).tolist() == [0, 1, 1, 1]
+    codes = np.array([0, 1, 2, 128, 255], np.uint8)
+    assert run(codes, "boolean", "s8", by=by).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "boolean", "f32", by=by).view(np.float32).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "boolean", "boolean", by=by).tolist() == codes.tolist()
+    attr = reorder.Attr(src_scale=0.25, dst_scale=-8.0)
+    assert run(codes, "boolean", "boolean", attr, by=by).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "u8", "boolean", reorder.Attr(src_zero_point=2), by=by).tolist() == [
+        1, 1, 0, 1, 1,
+    ]  # fmt: skip
+    assert run(tiny.view(np.uint32), "f32", "boolean", reorder.Attr(saturate=True), by=by)[2] == 1
 
 
 def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:
