@@ -83,20 +83,16 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
         assert kernel_files.read("name", "key") is None
 
 
-def test_a_file_with_another_key_is_as_if_it_were_not_there(folder: Path) -> None:
-    kernel_files.write("name", "key\nof a processor", b"code")
-    for key in ("", "key", "key\nof a processor ", "key\nof another one"):
-        assert kernel_files.read("name", key) is None
+def test_each_name_and_key_has_a_file_of_its_own(folder: Path) -> None:
+    for name in (names := ("a b", "a_b", "a/b", "a.b", "../a", "a" * 300)):
+        kernel_files.write(name, "key\nof a processor", name.encode())
+    for name in names:
+        assert kernel_files.read(name, "key\nof a processor") == name.encode()
+        for key in ("", "key", "key\nof a processor ", "key\nof another one"):
+            assert kernel_files.read(name, key) is None
     assert kernel_files.read("another name", "key\nof a processor") is None
-    assert len(_files(folder)) == 1
-
-
-def test_names_that_differ_in_their_signs_have_files_of_their_own(folder: Path) -> None:
-    for name in ("a b", "a_b", "a/b", "a.b", "../a", "a" * 300):
-        kernel_files.write(name, "key", name.encode())
-    for name in ("a b", "a_b", "a/b", "a.b", "../a", "a" * 300):
-        assert kernel_files.read(name, "key") == name.encode()
     assert {file.parent for file in _files(folder)} == {folder}
+    assert len(_files(folder)) == len(names)
 
 
 def test_what_replaces_a_file_is_never_there_in_parts(folder: Path) -> None:
@@ -109,23 +105,20 @@ def test_what_replaces_a_file_is_never_there_in_parts(folder: Path) -> None:
     assert [each.name for each in folder.iterdir()] == [file.name]
 
 
-def test_a_folder_in_the_place_of_a_file_keeps_nothing(folder: Path) -> None:
+def test_a_folder_in_the_place_of_a_file_or_a_file_in_that_of_the_folder_keeps_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel_files.write("name", "key", b"code")
     (file,) = _files(folder)
     file.unlink()
     file.mkdir()
-    assert kernel_files.write("name", "key", b"code") is None
-    assert kernel_files.read("name", "key") is None
-    assert [each.name for each in folder.iterdir()] == [file.name]
-
-
-def test_a_folder_that_is_a_file_keeps_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    assert kernel_files.write("name", "key", b"code") is None
-    assert kernel_files.read("name", "key") is None
+    for _ in range(2):
+        assert kernel_files.write("name", "key", b"code") is None
+        assert kernel_files.read("name", "key") is None
+        assert [each.name for each in folder.iterdir()] == [file.name]
+        (folder / file.name).rmdir() if file.is_dir() else None
+        file.touch()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(file))
     assert kernel_files.writable_folder() is None
 
 

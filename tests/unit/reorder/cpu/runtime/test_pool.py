@@ -79,20 +79,14 @@ class Counted:
         run_job(0, address_of(self.counts), self._job)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
-@pytest.mark.parametrize("chunks", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("workers", [0, 1, 2, 7, 40, MAX_WORKERS])
+@pytest.mark.parametrize("chunks", [1, 2, 3, 8, 100, 300])
 def test_every_chunk_runs_once(interpreter: int, chunks: int, workers: int) -> None:
-    job = Counted(interpreter, 200, chunks, workers)
+    job = Counted(interpreter, 300, chunks, workers)
     for number in range(1, 30):
         job.run()
-        assert (job.counts == number).all()
-
-
-def test_workers_that_slept_help_again(interpreter: int) -> None:
-    job = Counted(interpreter, 100, 10, 3)
-    for number in range(1, 6):
-        job.run()
-        time.sleep(0.01)
+        if number % 15 == 3:  # workers that slept help again
+            time.sleep(0.01)
         assert (job.counts == number).all()
 
 
@@ -109,13 +103,6 @@ def test_callers_at_once_get_what_they_asked_for(interpreter: int) -> None:
     for thread in threads:
         thread.join()
     assert all((job.counts == 300 * 20).all() for job in jobs)
-
-
-def test_more_workers_than_a_system_has_cores_do_no_harm(interpreter: int) -> None:
-    job = Counted(interpreter, 1000, 300, MAX_WORKERS)
-    for number in range(1, 4):
-        job.run()
-        assert (job.counts == number).all()
 
 
 def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
