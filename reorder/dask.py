@@ -7,7 +7,7 @@ refused; the message has the `rechunk` that helps.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import isnan, lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,8 +22,6 @@ from reorder.api import reorder as reorder_memory
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dask.array import Array
     from numpy.typing import NDArray
 
@@ -106,17 +104,27 @@ def reorder(
     if source.dims != target.dims:
         raise MemdescError(f"src has dims {source.dims}, but dst {target.dims}")
     for desc in (source, target):
-        _check_whole(desc)
+        if desc.layout.has_partial_blocks:
+            raise NotBlockedError(
+                f"{desc!r} ends inside a block, so its blocks are not an n-d array"
+            )
+        if desc.extra is not None:
+            raise MemdescError(
+                f"{desc!r} has compensation, which sums over all chunks; leave it out"
+            )
     # in an array over the dims, a 4-bit element has a byte of its own
     src_axes = [_ArrayAxis(dim, 1, size) for dim, size in enumerate(source.dims)]
     if src is not None:
-        src_axes = _block_axes(source)
-        _check_blocks(x, source, src_axes)
-    sizes = _chunk_sizes(x, source, src_axes)
+        src_axes = _block_axes(src)
+        kind, shape = _array_dtype(src), tuple(axis.extent for axis in src_axes)
+        if x.shape != shape or x.dtype != kind:
+            raise MemdescError(
+                f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {src!r} are "
+                f"an array of {kind} and shape {shape}"
+            )
     dst_axes = _block_axes(target)
-    for axis in dst_axes:
-        _check_cuts(x, src_axes, sizes, axis, target)
-    return _by_chunks(x, (source, target, src is None, threads), src_axes, dst_axes, sizes)
+    parts = _parts_of(x, (source, target), src_axes, dst_axes)
+    return _by_chunks(x, (source, target, src is None, threads), src_axes, dst_axes, parts)
 
 
 def _by_chunks(
@@ -124,53 +132,37 @@ def _by_chunks(
     job: tuple[MemoryDesc, MemoryDesc, bool, int],
     src_axes: list[_ArrayAxis],
     dst_axes: list[_ArrayAxis],
-    sizes: dict[int, tuple[int, ...]],
+    parts: dict[int | None, tuple[_Part, ...]],
 ) -> Array:
     """Return the array of blocks with a task for each chunk; `job` is what tasks have in common."""
     import dask.array as da  # optional
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
 
-    # dims whose chunks in x are also chunks of the result
-    carried = {axis.dim for axis in src_axes} & {axis.dim for axis in dst_axes} - {None}
-    for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
-        if len(chunks) > 1 and axis.dim not in carried:
-            raise MemdescError(
-                f"x has {len(chunks)} chunks along axis {k}, but {job[1]!r} or the layout of x "
-                f"joins this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
-            )
-    places: dict[int | None, list[tuple[int, int, int]]] = {
-        dim: [(dim, end - size, size) for end, size in zip(accumulate(each), each, strict=True)]
-        for dim, each in sizes.items()
-        if len(each) > 1
-    }
+    extents: list[tuple[int, ...]] = []
+    for axis in dst_axes:
+        cuts = [part.start // axis.step for part in parts.get(axis.dim, ())[1:]]
+        extents.append(tuple(end - start for start, end in pairwise((0, *cuts, axis.extent))))
     name = f"reorder-{tokenize(x, job)}"
     graph: dict[Any, Any] = {}
-    extents = tuple(_chunk_extents(axis, places.get(axis.dim, ())) for axis in dst_axes)
     for index in np.ndindex(*map(len, extents)):
         number = {axis.dim: k for axis, k in zip(dst_axes, index, strict=True)}
-        at = tuple(each[number[dim]] for dim, each in places.items())
-        key = (x.name, *(number[axis.dim] if axis.dim in places else 0 for axis in src_axes))
+        at = tuple(each[number[dim]] for dim, each in parts.items())
+        key = (x.name, *(number[axis.dim] if axis.dim in parts else 0 for axis in src_axes))
         graph[name, *index] = (_reorder_chunk, key, at, *job)
     graphs = HighLevelGraph.from_collections(name, graph, [x])
-    return da.Array(graphs, name, extents, _array_dtype(job[1]))
-
-
-def _chunk_extents(axis: _ArrayAxis, places: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
-    """Return the extents of an axis in each chunk, if there are several."""
-    ends = [*(start // axis.step for _, start, _ in places[1:]), axis.extent]
-    return tuple(end - start for start, end in pairwise((0, *ends)))
+    return da.Array(graphs, name, tuple(extents), _array_dtype(job[1]))
 
 
 def _reorder_chunk(
     array: NDArray[Any],
-    at: tuple[tuple[int, int, int], ...],
+    at: tuple[_Part, ...],
     source: MemoryDesc,
     target: MemoryDesc,
     is_logical: bool,  # noqa: FBT001 - arguments of a task have no names
     threads: int,
 ) -> NDArray[Any]:
-    """Reorder one chunk; `at` has its start and size along each dim that has several chunks."""
+    """Reorder one chunk; `at` has its part of each dim that has several chunks."""
     src, _ = _chunk_desc(source, at)
     dst, shape = _chunk_desc(target, at)
     if not is_logical:
@@ -190,6 +182,14 @@ class _ArrayAxis(NamedTuple):
     dim: int | None
     step: int
     extent: int
+
+
+class _Part(NamedTuple):
+    """The part of a dim that is in a chunk."""
+
+    dim: int
+    start: int
+    size: int
 
 
 def _block_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
@@ -215,12 +215,10 @@ def _array_dtype(desc: MemoryDesc) -> np.dtype[Any]:
     return np.dtype(np.uint8) if desc.dtype.is_packed else desc.dtype.numpy
 
 
-def _chunk_desc(
-    desc: MemoryDesc, at: tuple[tuple[int, int, int], ...]
-) -> tuple[MemoryDesc, tuple[int, ...]]:
+def _chunk_desc(desc: MemoryDesc, at: tuple[_Part, ...]) -> tuple[MemoryDesc, tuple[int, ...]]:
     """Return the descriptor of a chunk, with its blocks in the order of the whole, and its shape.
 
-    `at` has each dim with several chunks, and the start and size of this chunk along it.
+    `at` has each dim with several chunks.
     """
     layout, extents = _chunk_layout(desc.layout, at)
     if desc.dtype.is_packed:
@@ -231,88 +229,58 @@ def _chunk_desc(
 # Cached by layout: descriptors that differ only in strides of dims of size 1 are equal, although
 # their blocks may be in different orders.
 @lru_cache(maxsize=256)
-def _chunk_layout(
-    whole: Layout, at: tuple[tuple[int, int, int], ...]
-) -> tuple[Layout, tuple[int, ...]]:
+def _chunk_layout(whole: Layout, at: tuple[_Part, ...]) -> tuple[Layout, tuple[int, ...]]:
     """Return the layout of a chunk, and the extents of its blocks in memory order."""
-    dims, axes = list(whole.dims), list(whole.axes)
-    extents = {(block.axis, block.step): block.extent for block in whole.blocks}
+    dims, axes, blocks = list(whole.dims), list(whole.axes), list(whole.blocks)
     for dim, start, size in at:
         k = next(k for k, axis in enumerate(axes) if dim in axis.dims)
-        is_last = start + size == dims[dim]
-        dims[dim] = size
-        axes[k] = Axis((dim,), axes[k].padded - start if is_last else size)
-        step = whole.outer(k).step
-        extents[k, step] = -(-axes[k].padded // step)
-    order = [(block.axis, block.step) for block in sorted(whole.blocks, key=memory_order)]
-    strides, stride = {}, 1
-    for key in reversed(order):
-        strides[key] = stride
-        stride *= max(extents[key], 1)
-    blocks = tuple(
-        block._replace(
-            extent=extents[block.axis, block.step], stride=strides[block.axis, block.step]
-        )
-        for block in whole.blocks
-    )
-    return Layout(tuple(dims), tuple(axes), blocks), tuple(extents[key] for key in order)
+        padded = axes[k].padded - start if start + size == dims[dim] else size
+        dims[dim], axes[k], outer = size, Axis((dim,), padded), whole.outer(k)
+        blocks[whole.blocks.index(outer)] = outer._replace(extent=-(-padded // outer.step))
+    order = sorted(range(len(blocks)), key=lambda k: memory_order(whole.blocks[k]))
+    stride = 1
+    for k in reversed(order):
+        blocks[k] = blocks[k]._replace(stride=stride)
+        stride *= max(blocks[k].extent, 1)
+    layout = Layout(tuple(dims), tuple(axes), tuple(blocks))
+    return layout, tuple(blocks[k].extent for k in order)
 
 
-def _check_whole(desc: MemoryDesc) -> None:
-    """Refuse layouts whose blocks are not an array, or whose chunks depend on each other."""
-    if desc.layout.has_partial_blocks:
-        raise NotBlockedError(f"{desc!r} ends inside a block, so its blocks are not an n-d array")
-    if desc.extra is not None:
-        raise MemdescError(f"{desc!r} has compensation, which sums over all chunks; leave it out")
-
-
-def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
-    """Refuse an array that is not the blocks of a layout."""
-    kind, shape = _array_dtype(desc), tuple(axis.extent for axis in axes)
-    if x.shape != shape or x.dtype != kind:
-        raise MemdescError(
-            f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are an "
-            f"array of {kind} and shape {shape}"
-        )
-
-
-def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int, tuple[int, ...]]:
-    """Return the logical sizes of the chunks along each dim that chunks divide."""
-    sizes: dict[int, tuple[int, ...]] = {}
-    for k, (axis, chunks) in enumerate(zip(axes, x.chunks, strict=True)):
-        if axis.dim is None:
+def _parts_of(
+    x: Array,
+    descs: tuple[MemoryDesc, MemoryDesc],
+    src_axes: list[_ArrayAxis],
+    dst_axes: list[_ArrayAxis],
+) -> dict[int | None, tuple[_Part, ...]]:
+    """Return the parts of each dim that several chunks divide. Fails if they cut blocks of dst."""
+    src, dst = descs
+    by_dim = {axis.dim: axis for axis in dst_axes if axis.dim is not None}
+    parts: dict[int | None, tuple[_Part, ...]] = {}
+    for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
+        if len(chunks) == 1:
             continue
+        if axis.dim is None or axis.dim not in by_dim:
+            raise MemdescError(
+                f"x has {len(chunks)} chunks along axis {k}, but {dst!r} or the layout of x "
+                f"joins this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
+            )
+        size, block = src.dims[axis.dim], by_dim[axis.dim].step
         ends = [end * axis.step for end in accumulate(chunks)]
         starts = [0, *ends[:-1]]
-        size = desc.dims[axis.dim]
-        if starts[-1] >= size and len(chunks) > 1:
+        if starts[-1] >= size:
             kept = max(sum(start < size for start in starts) - 1, 0)
             raise MemdescError(
                 f"the last chunk of x along axis {k} has only padding, or nothing; join it with "
                 f"others: x.rechunk({{{k}: (*x.chunks[{k}][:{kept}], {sum(chunks[kept:])})}})"
             )
-        sizes[axis.dim] = tuple(
-            min(end, size) - start for start, end in zip(starts, ends, strict=True)
-        )
-    return sizes
-
-
-def _check_cuts(
-    x: Array,
-    src_axes: list[_ArrayAxis],
-    sizes: dict[int, tuple[int, ...]],
-    axis: _ArrayAxis,
-    dst: MemoryDesc,
-) -> None:
-    """Refuse chunks that cut blocks of the target along a dim."""
-    parts = sizes.get(axis.dim, ()) if axis.dim is not None else ()
-    if all(size % axis.step == 0 for size in parts[:-1]):
-        return
-    k, step = next((k, each.step) for k, each in enumerate(src_axes) if each.dim == axis.dim)
-    wanted = lcm(axis.step, step)
-    fitting = -(-max(parts) // wanted) * wanted // step
-    raise MemdescError(
-        f"x has chunks of {short_repr(x.chunks[k])} along axis {k}, which cut blocks of {dst!r}: "
-        f"a block spans {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) keeps them "
-        "whole"
-    )
+        sizes = [min(end, size) - start for start, end in zip(starts, ends, strict=True)]
+        if any(each % block for each in sizes[:-1]):
+            wanted = lcm(block, axis.step)
+            fitting = -(-max(sizes) // wanted) * wanted // axis.step
+            raise MemdescError(
+                f"x has chunks of {short_repr(chunks)} along axis {k}, which cut blocks of "
+                f"{dst!r}: a block spans {block} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) "
+                "keeps them whole"
+            )
+        parts[axis.dim] = tuple(map(partial(_Part, axis.dim), starts, sizes))
+    return parts

@@ -22,16 +22,16 @@ from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
-from reorder.checkpoints.formats.entry import NOT_BYTES, Entry
+from reorder.checkpoints.formats.entry import NOT_BYTES, Desc, Entry
 from reorder.checkpoints.save import read_model, value_of
-from reorder.checkpoints.stored import ONE, are_as_in_models, in_order_of
+from reorder.checkpoints.stored import ONE, model_axes
 from reorder.checkpoints.weights import Model, Weight
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
 from reorder.memory.memory import Memory
 from reorder.quantized import dequantize
 from reorder.records.record import Record
-from reorder.records.repacking import repack
+from reorder.records.repacking import dim_order, dims_in, repack
 
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
@@ -138,7 +138,7 @@ class Content(NamedTuple):
     # returns the numbers that it stands for; those of a record are decoded
     numbers: Callable[[], Memory]
     # what it was stored with, if that is known
-    desc: MemoryDesc | RecordDesc | None = None
+    desc: Desc | None = None
     # its tensors in a checkpoint by role
     tensors: Mapping[str, Entry] = MappingProxyType({})
     # the other tensors of a weight, without which these codes are not numbers
@@ -234,7 +234,7 @@ def compare_contents(
     `tolerance` has what `compare_values` takes.
     """
     names = [name for name in left if name in right]
-    as_in_models = are_as_in_models((left[name].desc, right[name].desc) for name in names)
+    as_in_models = _are_as_in_models((left[name].desc, right[name].desc) for name in names)
     places = cache(partial(_by_bytes, right.values()))
     for name in names:
         a, b = left[name], right[name]
@@ -259,14 +259,51 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
         return Pair(a.name, a, b, is_equal=True)
     try:
         one, other = a.numbers(), b.numbers()
-        turned = in_order_of(other, b.desc, one, a.desc, as_in_models=as_in_models)
-        found = min(
-            (compare_values(one, each, limit=0, **tolerance) for each in turned),
-            key=lambda each: each.differing,
-        )
+        turned = _in_order_of(one, a.desc, other, b.desc)
+        if as_in_models is not None and len(turned) > 1:
+            turned = [turned[as_in_models]]
+        compared = (compare_values(one, each, limit=0, **tolerance) for each in turned)
+        found = min(compared, key=lambda each: each.differing)
     except MemdescError as error:
         return Pair(a.name, a, b, is_equal=is_same, problem=str(error))
     return Pair(a.name, a, b, found.is_equal, found)
+
+
+def _are_as_in_models(pairs: Iterable[tuple[Desc | None, Desc | None]]) -> bool | None:
+    """Whether floats have the dims of models, by pairs of what has one name; None if unclear."""
+    shown = set()
+    for pair in pairs:
+        for desc, floats in (pair, pair[::-1]):
+            if isinstance(desc, RecordDesc) and isinstance(floats, MemoryDesc):
+                own, model = (
+                    dims_in(desc, letters) == floats.dims
+                    for letters in (desc.letters, model_axes(desc))
+                )
+                shown |= {model} if own != model else set()
+    return shown.pop() if len(shown) == 1 else None
+
+
+def _in_order_of(
+    wanted: Memory, wanted_as: Desc | None, memory: Memory, held_as: Desc | None
+) -> list[Memory]:
+    """Return memory with its dims in the order of another, given what they are stored as.
+
+    Floats may have the order of the record, or that of models; a square matrix is returned in both.
+    """
+    same = tuple(range(memory.desc.ndims))
+    orders = [same]
+    if isinstance(held_as, RecordDesc) and isinstance(wanted_as, RecordDesc):
+        orders = [dim_order(held_as, wanted_as.letters)]
+    elif isinstance(held_as, RecordDesc):
+        orders.append(dim_order(held_as, model_axes(held_as)))
+    elif isinstance(wanted_as, RecordDesc) and len(wanted_as.dims) == len(same):
+        order = dim_order(wanted_as, model_axes(wanted_as))
+        orders.append(tuple(order.index(dim) for dim in same))
+    turned = [
+        Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
+        for order in dict.fromkeys(orders)
+    ]
+    return [each for each in turned if each.desc.dims == wanted.desc.dims] or turned[:1]
 
 
 def _parts(ours: Content, theirs: Content) -> list[Part]:

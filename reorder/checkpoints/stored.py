@@ -8,7 +8,7 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +20,6 @@ from memdesc.record import RecordDesc
 from memdesc.record.names import scheme_of
 from memdesc.record.scheme import Words
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.memory.memory import Memory
-from reorder.records.repacking import dim_order, dims_in
 
 # the role of a record's only tensor
 ONE = "data"
@@ -48,50 +46,6 @@ def model_axes(desc: RecordDesc) -> str:
     scheme = scheme_of(desc.name)
     model = scheme.model if scheme else ""
     return model if len(model) == len(desc.letters) else desc.letters
-
-
-def in_order_of(
-    memory: Memory,
-    held: MemoryDesc | RecordDesc | None,
-    other: Memory,
-    wanted: MemoryDesc | RecordDesc | None,
-    *,
-    as_in_models: bool | None,
-) -> list[Memory]:
-    """Return `memory`, stored as `held`, with its dims in the order of `other`, stored as `wanted`.
-
-    Floats may have the order of models or that of the record. A square matrix has the one that
-    `as_in_models` says, or there are two results if that is None.
-    """
-    same = tuple(range(memory.desc.ndims))
-    orders = [same]
-    if isinstance(held, RecordDesc) and isinstance(wanted, RecordDesc):
-        orders = [dim_order(held, wanted.letters)]
-    elif isinstance(held, RecordDesc):
-        orders.append(dim_order(held, model_axes(held)))
-    elif isinstance(wanted, RecordDesc) and len(wanted.dims) == len(same):
-        order = dim_order(wanted, model_axes(wanted))
-        orders.append(tuple(order.index(dim) for dim in same))
-    turned = [
-        Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
-        for order in dict.fromkeys(orders)
-    ]
-    found = [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
-    return found if as_in_models is None or len(found) == 1 else [found[as_in_models]]
-
-
-def are_as_in_models(
-    pairs: Iterable[tuple[MemoryDesc | RecordDesc | None, MemoryDesc | RecordDesc | None]],
-) -> bool | None:
-    """Whether floats have the dims of models, by pairs of what has one name; None if unclear."""
-    shown = set()
-    for pair in pairs:
-        for desc, floats in (pair, pair[::-1]):
-            if isinstance(desc, RecordDesc) and isinstance(floats, MemoryDesc):
-                orders = (desc.letters, model_axes(desc))
-                fits = [dims_in(desc, letters) == floats.dims for letters in orders]
-                shown |= {fits[1]} if fits[0] != fits[1] else set()
-    return shown.pop() if len(shown) == 1 else None
 
 
 def stem_of(name: str, role: str, record: str) -> str:

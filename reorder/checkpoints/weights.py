@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from functools import cached_property, lru_cache
-from math import prod
+from functools import cached_property, lru_cache, partial
+from math import inf, prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -303,23 +303,18 @@ _Q8             _scales _zero_points
 """
 
 
-class _Endings(NamedTuple):
-    """A row: the end of the name of codes, whether it suffices, and those of other tensors."""
-
-    codes: str
-    is_certain: bool
-    others: tuple[str, ...]
-
-
 @lru_cache(maxsize=1)
-def _rows() -> tuple[_Endings, ...]:
-    """Return all rows: the table, and the records of several tensors by their own names."""
+def _rows() -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
+    """Return the end of the name of codes, whether it suffices, and those of other tensors.
+
+    The rows are those of the table, and the records of several tensors by their own names.
+    """
     lines = [line.split() for line in _TABLE.split("\n") if line]
     for scheme in SCHEMES.values():
         names = [f"{scheme.joint}{each}" for each in (*scheme.tensors(), *scheme.optional)]
         is_certain = scheme.tensors()[0] not in _COMMON
         lines.append([f"{names[0]}!" if is_certain else names[0], *names[1:]])
-    rows = (_Endings(x.strip("*!"), x.endswith("!"), tuple(others)) for x, *others in lines)
+    rows = ((x.strip("*!"), x.endswith("!"), tuple(others)) for x, *others in lines)
     return tuple(dict.fromkeys(rows))
 
 
@@ -342,7 +337,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
             held = {role: entries[each] for role, each in note.tensors.items()}
             return Weight(note.stem, held, note)
     dotted = f"{_DOT}{name}"
-    stems = [dotted.removesuffix(row.codes) for row in _rows() if dotted.endswith(row.codes)]
+    stems = [dotted.removesuffix(codes) for codes, *_ in _rows() if dotted.endswith(codes)]
     prefix = min(stems, key=len).removeprefix(_DOT)
     all_ = {name: entries[name], **_others(entries, name)}
     roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in all_.items()}
@@ -354,22 +349,19 @@ def weight_of(entries: Entries, name: str) -> Weight:
 
 def _others(entries: Entries, name: str) -> dict[str, Entry]:
     """Return the tensors that turn the codes of a tensor into numbers; none if it has no codes."""
-    dotted, codes = f"{_DOT}{name}", entries[name]
+    dotted, held = f"{_DOT}{name}", entries[name]
     # the size of a tensor in an unread file is not known; codes have a bit or more each
-    is_sized = codes.dtype in DATA_TYPES
+    most = max(8 * held.nbytes, _MIN_SCALES) if held.dtype in DATA_TYPES else inf
     found: dict[str, Entry] = {}
-    may_have_codes = holds_codes(codes)
-    for row in _rows():
-        if not dotted.endswith(row.codes) or not (may_have_codes or row.is_certain):
+    may_have_codes = holds_codes(held)
+    for codes, is_certain, endings in _rows():
+        if not dotted.endswith(codes) or not (may_have_codes or is_certain):
             continue
-        start = dotted[1 : len(dotted) - len(row.codes)]
-        for ending in row.others:
+        start = dotted[1 : len(dotted) - len(codes)]
+        for ending in endings:
             # without a prefix, endings are whole names
             other = entries.get(start + ending if start else ending.removeprefix(_DOT))
-            if other is None:
-                continue
-            is_few = not is_sized or prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
-            if row.codes or row.is_certain or is_few:
+            if other is not None and (codes or is_certain or prod(other.shape) <= most):
                 found[other.name] = other
     return found
 
@@ -733,20 +725,21 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
 
 def _stored(found: Weight) -> dict[str, Stored]:
     """Return the tensors of a weight, by role, for `bind`."""
-    return {
-        role: _stored_of(entry)
-        for role, entry in found.entries.items()
+    made = {}
+    for role, entry in found.entries.items():
+        kind = _kind(entry)
         # an order of inputs in wider integers is checked, but not a tensor of the record
-        if role not in ORDERS or _kind(entry) == "s32"
-    }
+        if role not in ORDERS or kind == "s32":
+            plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
+            # a stored descriptor, or a column-major array
+            is_described = entry.desc is not None and entry.desc not in plain
+            facts = (entry.name, entry.dtype, entry.shape, entry.nbytes, entry.desc, is_described)
+            made[role] = Stored(*facts, partial(_bytes_of, entry))
+    return made
 
 
-def _stored_of(entry: Entry) -> Stored:
-    plain = [stored_desc(kind, entry.shape)[0] for kind in (entry.dtype, _kind(entry))]
-    # a stored descriptor, or a column-major array
-    is_described = entry.desc is not None and entry.desc not in plain
-    facts = (entry.name, entry.dtype, entry.shape, entry.nbytes, entry.desc)
-    return Stored(*facts, is_described, lambda: entry.read().tobytes())
+def _bytes_of(entry: Entry) -> bytes:
+    return entry.read().tobytes()
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -110,27 +110,26 @@ class _Reader:
 
     def value(self) -> str | GgufValue:
         """Return the next value of metadata."""
-        kind, start = self.number(4, "the type of a value"), self.at
-        self._skip(kind)
-        self._file.seek(start)
-        self.at, end = start, self.at
-        raw = self.take(end - start, "a value")
+        kind = self.number(4, "the type of a value")
+        raw = b"".join(self._parts(kind))
         is_text = kind == _STRING
         return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
 
-    def _skip(self, kind: int, depth: int = 0) -> None:
-        """Pass a value of a type."""
+    def _parts(self, kind: int, depth: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a value of a type."""
         if kind in _SCALARS:
-            self.take(_SCALARS[kind], "a value")
+            yield self.take(_SCALARS[kind], "a value")
         elif kind == _STRING:
-            self.take(self.number(8, "a string"), "a string")
+            yield (size := self.take(8, "a string"))
+            yield self.take(int.from_bytes(size, "little"), "a string")
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            inner, count = self.number(4, "an array"), self.number(8, "an array")
+            yield (head := self.take(12, "an array"))
+            inner, count = struct.unpack("<IQ", head)
             if inner in _SCALARS:
-                self.take(_SCALARS[inner] * count, "an array")
+                yield self.take(_SCALARS[inner] * count, "an array")
             else:
                 for _ in range(count):
-                    self._skip(inner, depth + 1)
+                    yield from self._parts(inner, depth + 1)
         else:
             raise MemdescError(
                 f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
@@ -208,39 +207,31 @@ def _read_part(path: Path) -> Container:
         alignment = _alignment(values)
         start = -(-reader.at // alignment) * alignment
         entries = []
-        for info, after in zip_longest(infos, infos[1:]):
-            place = f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data"
-            if info.offset % alignment:
+        for (name, shape, kind, at), after in zip_longest(infos, infos[1:]):
+            place = f"tensor {short_repr(name)} starts at byte {at} of the data"
+            if at % alignment:
                 raise MemdescError(
                     f"{place}, which is not a multiple of the alignment, {alignment}"
                 )
-            if after and after.offset < info.offset:
-                raise MemdescError(f"{place}, but the next, {short_repr(after.name)}, before it")
+            if after and after[-1] < at:
+                raise MemdescError(f"{place}, but the next, {short_repr(after[0])}, before it")
             # how many bytes one of an unknown type has is not known
-            nbytes = (after.offset if after else state.nbytes - start) - info.offset
-            if row := _TYPES.get(info.kind):
-                nbytes = prod(info.shape) // row.block * row.nbytes
-            elif not prod(info.shape):
+            nbytes = (after[-1] if after else state.nbytes - start) - at
+            if row := _TYPES.get(kind):
+                nbytes = prod(shape) // row.block * row.nbytes
+            elif not prod(shape):
                 nbytes = 0
             elif nbytes <= 0:
                 raise MemdescError(f"{place} and ends there: it has no bytes")
-            dtype = row.name if row else f"ggml_type_{info.kind}"
-            reason = "" if row else f"memdesc does not know type {info.kind} of GGUF; {_WAY}"
-            where = (path, start + info.offset, nbytes, state)
-            entries.append(Entry(info.name, dtype, info.shape, *where, reason=reason))
+            dtype = row.name if row else f"ggml_type_{kind}"
+            reason = "" if row else f"memdesc does not know type {kind} of GGUF; {_WAY}"
+            where = (path, start + at, nbytes, state)
+            entries.append(Entry(name, dtype, shape, *where, reason=reason))
         return container_of("gguf", path, entries, values)
 
 
-class _Info(NamedTuple):
-    """What a header says about a tensor; the offset is from the start of the data."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: int
-    offset: int
-
-
-def _info(reader: _Reader) -> _Info:
+def _info(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
+    """Return the name, the shape and the type of a tensor, and its offset in the data."""
     name = reader.text("the name of a tensor")
     with about(f"tensor {short_repr(name)}"):
         ndims = reader.number(4, "the number of dims")
@@ -253,7 +244,7 @@ def _info(reader: _Reader) -> _Info:
                 f"{row.name} has blocks of {row.block} elements, which do not divide its rows of "
                 f"{last}"
             )
-    return _Info(name, shape, kind, offset)
+    return name, shape, kind, offset
 
 
 def _alignment(values: Mapping[str, Any]) -> int:

@@ -227,7 +227,7 @@ def test_rows_of_more_dims_are_repacked_too() -> None:
 def test_numbers_that_other_options_hold_are_written() -> None:
     zeros, (least, _) = plain_scales(random_record(float_zeros(), RNG), RNG), halved()
     rule = least.desc.rule._replace(code=Number((("q", 0),)))
-    rows: list[tuple[reorder.records.Record, Any, dict[str, str]]] = [
+    rows: list[tuple[reorder.records.Record, Any, dict[str, Any]]] = [
         (put("awq", qzeros=0), "gptq", {"zeros": "v2"}),
         (put("ocp_mxfp4", scales=0), "gguf_mxfp4", {}),
         (put("awq", scales=1.001), "torch_int4_cpu", {"scales": "f32"}),
@@ -269,9 +269,10 @@ def halved() -> tuple[reorder.records.Record, RecordDesc]:
 
 def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
     """Return a record whose zero points are floats."""
-    offset = {"offset": (number("m"),)} if has_offset else {}
+    offset = (number("m"),) if has_offset else ()
     fields = "q u8; d f32 /1x16; z f32 /1x16" + "; m f32 /1x16" * has_offset
-    return by_hand((4, 64), fields, code=number("q", minus), zero=number("z"), **offset)
+    rule: dict[str, Any] = {"code": number("q", minus), "zero": number("z"), "offset": offset}
+    return by_hand((4, 64), fields, **rule)
 
 
 # how a record may store codes of -8 to 7, zero points of 5 to 7 and scales of 16 to 240: kinds and
