@@ -143,12 +143,11 @@ def _causes(parts: list[Part]) -> Iterator[tuple[str, Callable[[Part], bool]]]:
     plain = "the scales are plain instead of swizzled" if is_scales else "it is not packed"
     yield plain, _is_unpacked
     yield "it is packed twice", _is_packed_twice
-    known = [part for part in parts if part.expected is not None]
     extents: dict[int, int] = {}
-    for part in known:
-        for dim, group in enumerate(part.groups):
-            size = part.expected.shape[dim] * group if part.expected is not None else 0
-            extents[dim] = max(extents.get(dim, 0), size)
+    for part in parts:
+        shape = () if part.expected is None else part.expected.shape
+        for dim, (size, group) in enumerate(zip(shape, part.groups, strict=False)):
+            extents[dim] = max(extents.get(dim, 0), size * group)
     for pair in combinations(extents, 2):
         yield f"dims {pair[0]} and {pair[1]} are transposed", partial(_is_transposed, pair)
     for dim, extent in extents.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from reorder.checkpoints.writer import Writer
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.binding import bind
+
+if TYPE_CHECKING:
+    from reorder.checkpoints.convert.options import ConvertOptions
 
 
 class GivenScales(NamedTuple):
@@ -49,66 +52,51 @@ def given_scales(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> GivenSc
     return GivenScales(axis, scales, np.array(made["dst_zero_point"], np.int32))
 
 
-class FileReorder(NamedTuple):
-    """A reorder between files."""
+def plan_output(
+    target: Path,
+    dst: MemoryDesc,
+    stored: MemoryDesc | None = None,
+    name: str = DEFAULT_NAME,
+    scales: GivenScales | None = None,
+) -> PlannedFile:
+    """Plan the file of a reordered tensor, with the scales that are stored beside it.
 
-    # the bytes that are read, what they hold, and what is written
-    entry: Entry
-    src: MemoryDesc
-    dst: MemoryDesc
-    attr: Attr | None = None
-    # the layout that the file gives for the bytes of dst, such as dst itself; None writes them
-    # without a header, as `save_raw` does
-    stored: MemoryDesc | None = None
-    # what the tensor is called in the file
-    name: str = DEFAULT_NAME
-    # what is stored beside it
-    scales: GivenScales | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both tensors."""
-        return self.src.nbytes + self.dst.nbytes
+    `stored` is the layout that the file gives for the bytes of `dst`; without it they are written
+    without a header, as `save_raw` does.
+    """
+    if stored is None:
+        return PlannedFile(target.name, dst.nbytes, (), {name: Span(0, dst.nbytes)})
+    parts = [(stored_layout(name, stored), np.empty(0, np.uint8))]
+    if scales is not None:
+        arrays = {"scales": scales.scales, "zero_points": scales.zero_points}
+        parts = quantized_parts(name, parts[0], arrays, axis=scales.axis)
+    file = plan_file(target, [tensor for tensor, _ in parts], {})
+    return file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
 
 
 def reorder_file(
-    given: FileReorder,
+    entry: Entry,
+    change: Reorder,
     target: Path,
-    *,
-    max_bytes: int,
-    threads: int,
+    file: PlannedFile,
+    options: ConvertOptions,
     step: Callable[[int], None] | None = None,
 ) -> tuple[str, ...]:
-    """Reorder a tensor of a file into another file, which gets its name when it is complete.
+    """Reorder a tensor of a file into a planned one, which gets its name when it is complete.
 
     *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
-    An existing target is replaced, even if it is the source. All pieces together take `max_bytes`
-    of memory; `threads` of them run at a time. `step` is called with how many bytes are written.
-    Returns warnings about numbers that saturated. Fails if all did, there is no such reorder, no
-    piece fits, or a file cannot be read or written; then no files are left.
+    An existing target is replaced, even if it is the source. `step` is called with how many bytes
+    are written. Returns warnings about numbers that saturated. Fails if all did, there is no such
+    reorder, no piece fits, or a file cannot be read or written; then no files are left.
     """
     from reorder.checkpoints.convert.conversion import Conversion  # most tensors are small
-    from reorder.checkpoints.convert.options import ConvertOptions
     from reorder.checkpoints.convert.steps import Step
 
-    if given.stored is None:
-        spans = {given.name: Span(0, given.dst.nbytes)}
-        file = PlannedFile(target.name, given.dst.nbytes, (), spans)
-    else:
-        parts = [(stored_layout(given.name, given.stored), np.empty(0, np.uint8))]
-        if given.scales is not None:
-            axis, scales, points = given.scales
-            arrays = {"scales": scales, "zero_points": points}
-            parts = quantized_parts(given.name, parts[0], arrays, axis=axis)
-        file = plan_file(target, [tensor for tensor, _ in parts], {})
-        file = file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
-    tensor = Tensor(given.name, "u8", (given.dst.nbytes,), given.dst.nbytes)
-    change = Reorder(given.src, given.dst, given.attr)
-    made = Step(given.name, {ONLY: given.entry}, {ONLY: tensor}, change)
-    options = ConvertOptions(max_bytes=max_bytes, threads=threads)
-    writer = Writer(target, (file,), overwrite=True)
-    conversion = Conversion((made.in_pieces(options),), (), writer, options)
+    name, nbytes = next(iter(file.spans)), change.dst.nbytes
+    tensor = Tensor(name, "u8", (nbytes,), nbytes)
+    made = Step(name, {ONLY: entry}, {ONLY: tensor}, change).in_pieces(options)
+    conversion = Conversion((made,), (), Writer(target, (file,), overwrite=True), options)
     return conversion.run(None if step is None else lambda now: step(now.done)).warnings
 
 

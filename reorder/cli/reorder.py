@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,12 @@ from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
 from reorder.checkpoints.formats.entry import Entry
 from reorder.checkpoints.formats.table import format_of, plan_file
+from reorder.checkpoints.moves.changes import Reorder
 from reorder.checkpoints.reorder_file import (
-    FileReorder,
     GivenScales,
     check_reordered,
     given_scales,
+    plan_output,
     reorder_file,
 )
 from reorder.checkpoints.save import save, save_raw
@@ -145,16 +147,15 @@ def _is_large(options: Options, src: MemoryDesc, output: _Output) -> bool:
 def _in_pieces(
     options: Options, src: MemoryDesc, entry: Entry, output: _Output, attr: Attr
 ) -> tuple[str, ...]:
-    stored = None if options.raw else output.stored
-    dst, name, scales = output.desc, output.name, output.scales
+    from reorder.checkpoints.convert.options import ConvertOptions  # most tensors are small
+
+    target = Path(os.path.realpath(options.dst))  # a link stays, as `save` leaves it
+    dst, stored = output.desc, None if options.raw else output.stored
+    file = plan_output(target, dst, stored, output.name, output.scales)
+    how = ConvertOptions(max_bytes=options.max_bytes, threads=threads_of(options.threads))
     with Progress(dst.nbytes) as progress:
-        return reorder_file(
-            FileReorder(entry, src, dst, attr, stored, name, scales),
-            Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
-            max_bytes=options.max_bytes,
-            threads=threads_of(options.threads),
-            step=lambda done: progress.move_to(done, "reordering"),
-        )
+        step = partial(progress.move_to, text="reordering")
+        return reorder_file(entry, Reorder(src, dst, attr), target, file, how, step)
 
 
 def _at_once(

@@ -19,7 +19,8 @@ from reorder.checkpoints import writer as writing
 from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves import tasks
-from reorder.checkpoints.reorder_file import FileReorder, reorder_file
+from reorder.checkpoints.moves.changes import Reorder
+from reorder.checkpoints.reorder_file import plan_output, reorder_file
 from reorder.checkpoints.writer import InUseError, partial_folder
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.programs import run_python
@@ -361,13 +362,14 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
 def test_a_reorder_between_files_that_fails_leaves_nothing(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((64, 64), np.float32))
     (entry,) = read_container(tmp_path / "x.npy").entries.values()
-    given = FileReorder(entry, *(memory_desc((64, 64), "f32", tag) for tag in ("ab", "ba")))
+    src, dst = (memory_desc((64, 64), "f32", tag) for tag in ("ab", "ba"))
+    target = tmp_path / "y.bin"
 
     def touch(_: int) -> None:
         (tmp_path / "x.npy").touch()
 
     with pytest.raises(MemdescError, match="has changed while it was converted"):
-        reorder_file(given, tmp_path / "y.bin", max_bytes=1 << 20, threads=1, step=touch)
+        reorder_file(entry, Reorder(src, dst), target, plan_output(target, dst), _SMALL, touch)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
