@@ -91,23 +91,22 @@ def test_scales_that_both_formats_store_alike_keep_their_bits() -> None:
     assert (found.field("scales").view(np.uint16) == 0x7D01).all()
 
 
-_TURNED = [("modelopt_nvfp4", "compressed_nvfp4"), ("compressed_nvfp4", "modelopt_nvfp4")]
+_NVFP4 = ("modelopt_nvfp4", "compressed_nvfp4")
 
 
-@pytest.mark.parametrize(("source", "target"), _TURNED)
+@pytest.mark.parametrize(("source", "target"), [_NVFP4, _NVFP4[::-1]])
 def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allows_it(
     source: str, target: str
 ) -> None:
-    record = made(source)
-    set_field(record, "weight_scale", RNG.integers(1, 127, (256, 16)))
+    record = put(source, weight_scale=RNG.integers(1, 127, (256, 16)))
     old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
     for value in (1.0, 2.0**-100, 2.0**20):
-        record.set_field(old, np.full((1, 1), value, np.float32))
+        set_field(record, old, value)
         found = reorder.records.repack(record, target)
         assert_same(record, found)
         assert found.field(new) == 1 / value
         assert_same(record, reorder.records.repack(found, source))
-    record.set_field(old, np.full((1, 1), 1.7, np.float32))
+    set_field(record, old, 1.7)
     with pytest.raises(MemdescError) as caught:
         reorder.records.repack(record, target)
     assert "a factor becomes its reciprocal, and " in str(caught.value)
@@ -115,14 +114,13 @@ def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allo
     assert str(caught.value).endswith(" of their value; exact=False allows that")
     found = reorder.records.repack(record, target, exact=False)
     assert found.field(new) == np.float32(1) / np.float32(1.7)
-    for name in (0, 1):
-        one, other = (each.tensors[[*each.tensors][name]] for each in (record, found))
+    for one, other in list(zip(record.tensors.values(), found.tensors.values(), strict=True))[:2]:
         assert np.array_equal(one, other)
     x, y = (dequantize_reference(each) for each in (record, found))
     assert not np.array_equal(x, y)
     assert np.allclose(x, y, rtol=2.0**-22, atol=0)
     # the reciprocal has few bits
-    record.set_field(old, np.full((1, 1), 1.7 * 2.0**127, np.float32))
+    set_field(record, old, 1.7 * 2.0**127)
     with pytest.raises(MemdescError, match="scales change by more than a rounding"):
         reorder.records.repack(record, target, exact=False)
 
@@ -142,38 +140,36 @@ def test_experts_are_turned_where_formats_order_their_dims_differently() -> None
         reorder.records.repack(found, "modelopt_nvfp4")
 
 
-def pack_words(codes: NDArray[Any], order: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Pack eight codes along the last axis into a word; `order[k]` is at bit 4 * k."""
-    groups = codes.reshape(*codes.shape[:-1], -1, 8).astype(np.uint32)
-    words = np.zeros(groups.shape[:-1], np.uint32)
-    for place, k in enumerate(order):
-        words |= groups[..., k] << np.uint32(4 * place)
-    return words
+def in_bytes(nibbles: Any) -> NDArray[np.uint8]:
+    made: NDArray[np.uint8] = np.asarray(nibbles, np.uint8).reshape(-1)
+    return np.asarray(made[::2] | made[1::2] << 4, np.uint8)
 
 
 @pytest.mark.parametrize("zeros", ["v1", "v2"])
 def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
-    codes, points = RNG.integers(0, 16, (256, 64)), RNG.integers(1, 15, (2, 64))
+    codes = RNG.integers(0, 16, (256, 64), np.uint8)
+    points = RNG.integers(1, 15, (2, 64), np.uint8)
     scales = RNG.integers(1, 99, (2, 64)).astype(np.float16)
-    straight, mixed = tuple(range(8)), (0, 2, 4, 6, 1, 3, 5, 7)
-    stored = points - 1 if zeros == "v1" else points
+    qweight, qzeros = FORMULAS["gptq", 4](codes), points - (zeros == "v1")
     gptq: dict[str, NDArray[Any]] = {
-        "qweight": np.ascontiguousarray(pack_words(codes.T, straight).T),
-        "qzeros": pack_words(stored, straight),
+        "qweight": in_bytes(qweight),
+        "qzeros": in_bytes(qzeros),
         "scales": scales,
     }
+    packed = {name: FORMULAS["awq", 4](x) for name, x in (("qweight", codes), ("qzeros", points))}
     awq: dict[str, NDArray[Any]] = {
-        "qweight": pack_words(codes, mixed),
-        "qzeros": pack_words(points, mixed),
+        **{name: in_bytes(x) for name, x in packed.items()},
         "scales": scales,
     }
     record = reorder.records.Record(record_desc((256, 64), "gptq", zeros=zeros), gptq)
-    expected = scales.astype(np.float32).repeat(128, 0) * (codes - points.repeat(128, 0))
-    assert (reorder.dequantize(record).numpy() == expected).all()
     found = reorder.records.repack(record, "awq")
-    assert all(found.tensors[name].tobytes() == awq[name].tobytes() for name in awq)
     back = reorder.records.repack(found, record.desc)
-    assert all(back.tensors[name].tobytes() == gptq[name].tobytes() for name in gptq)
+    for made, layer in ((found, awq), (back, gptq)):
+        assert all(made.tensors[name].tobytes() == x.tobytes() for name, x in layer.items())
+    moved = codes.astype(np.float32) - points.astype(np.float32).repeat(128, 0)
+    assert (
+        reorder.dequantize(record).numpy() == scales.astype(np.float32).repeat(128, 0) * moved
+    ).all()
 
 
 def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
@@ -378,8 +374,8 @@ def test_blocks_become_the_two_arrays_of_an_adreno_as_llama_cpp_has_them_and_com
 ) -> None:
     record = plain_scales(random_record(record_desc(dims, "q4_0"), RNG), RNG)
     made = reorder.records.repack(record, name)
-    nibbles = FORMULAS[name, 4](record.field("qs").astype(np.uint8))
-    assert np.array_equal(made.tensors["adreno_q"], nibbles[::2] | nibbles[1::2] << 4)
+    codes = in_bytes(FORMULAS[name, 4](record.field("qs").astype(np.uint8)))
+    assert np.array_equal(made.tensors["adreno_q"], codes)
     scales = record.field("d")
     turned = scales if name == "ggml_soa" else scales.swapaxes(-1, -2)
     assert made.tensors["adreno_d"].tobytes() == turned.tobytes()
