@@ -171,7 +171,7 @@ class Placed:
             content = np.resize(content, -(-self._count // VECTOR) * VECTOR)
             content[self._count :] = POISON
         self._region = _region(side, 1 << max(content.size - 1, 4095).bit_length())
-        host = self._region.buffer(content, at_end=seed % 2 == 1)
+        host = self._region.buffer(content, at_end=seed % 2 == 0)
         if not side:
             self._region.forbid_writes()
         flags = FLAGS | cl.mem_flags.USE_HOST_PTR

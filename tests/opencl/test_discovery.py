@@ -1,3 +1,5 @@
+"""Runtimes and devices are found, named and tried, by functions and by the command."""
+
 import json
 import os
 import subprocess
@@ -6,30 +8,65 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from memdesc import MemdescError
-from reorder.cli.main import main
-from reorder.opencl import Device, find_device
+from memdesc import MemdescError, memory_desc
+from reorder import load, opencl
+from reorder.cli import doctor, main
 from reorder.opencl.binaries import CACHE_LIMIT
 from reorder.opencl.discovery import _remedy_of
-from reorder.opencl.icds import VARIABLE
-from tests.opencl.runtimes import Runtime
+from reorder.opencl.icds import VARIABLE, Icd, find_icds
+from tests.opencl.runtimes import Runtime, refused
 
-ASK = """
+_ASK = """
 import json, os
 from reorder import opencl
 found = opencl.devices()
 print(json.dumps({"platforms": [d.platform for d in found], "problems": [d.problem for d in found],
                   "variable": os.environ.get("OCL_ICD_VENDORS"), "report": opencl.loader_report()}))
 """
+# an ICD file of an environment, a library that it may name, one of NVIDIA
+_FILE, _LIBRARY = "prefix/etc/OpenCL/vendors/intel.icd", "prefix/lib/libintelocl.so"
+_GONE, _BARE = "/opt/placeholder/lib/libintelocl.so", "lib/libnvidia-opencl.so.1"
+_NAMES = f"it names {_GONE}, which does not exist"
+
+
+@pytest.mark.parametrize(
+    ("files", "library", "source", "note"),
+    [
+        ({"system/a.icd": "libpocl.so.2\n"}, "libpocl.so.2", "system/a.icd", ""),
+        ({_FILE: f"{_GONE}\n"}, None, _FILE, f"{_NAMES}, and ROOT/{_LIBRARY} does not either"),
+        # it moved with its environment
+        ({_FILE: f"{_GONE}\n", _LIBRARY: ""}, f"ROOT/{_LIBRARY}", _FILE, _NAMES),
+        ({_FILE: f"ROOT/{_LIBRARY}", _LIBRARY: ""}, f"ROOT/{_LIBRARY}", _FILE, ""),
+        ({_FILE: "libintelocl.so"}, "libintelocl.so", _FILE, ""),
+        ({_FILE: ""}, None, _FILE, "the file is empty or cannot be read"),
+        ({_BARE: ""}, f"ROOT/{_BARE}", _BARE, "no ICD file names libnvidia-opencl.so.1"),
+        # and is found once
+        ({_BARE: "", "system/n.icd": Path(_BARE).name}, Path(_BARE).name, "system/n.icd", ""),
+    ],
+)
+def test_the_files_that_name_runtimes_are_read(
+    files: dict[str, str], library: str | None, source: str, note: str, tmp_path: Path
+) -> None:
+    def found() -> tuple[Icd, ...]:
+        return find_icds(tmp_path / "system", (tmp_path / "prefix",), (tmp_path / "lib",))
+
+    assert found() == ()
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content.replace("ROOT", str(tmp_path)))
+    named = library and library.replace("ROOT", str(tmp_path))
+    said = note.replace("ROOT", str(tmp_path))
+    assert found() == (Icd(named, str(tmp_path / source), said),)
 
 
 def ask(**settings: str) -> dict[str, Any]:
     """Look for devices in a new process: the loader searches once."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | settings
     done = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", _ASK],
         env=environment,
         capture_output=True,
         text=True,
@@ -52,9 +89,8 @@ def test_runtimes_are_found_without_settings_and_leave_none_behind() -> None:
     assert found["variable"] is None
     if has_package("intel-opencl-rt"):
         assert "Intel(R) OpenCL" in found["platforms"]
-        assert any(
-            "libintelocl.so" in line and "does not exist" in line for line in found["report"]
-        )
+        said = [line for line in found["report"] if "libintelocl.so" in line]
+        assert any("does not exist" in line for line in said)
     if Path("/etc/OpenCL/vendors/pocl.icd").exists():
         assert "Portable Computing Language" in found["platforms"]
     if not found["platforms"]:
@@ -69,47 +105,93 @@ def test_a_variable_of_the_user_is_kept(tmp_path: Path) -> None:
     assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
 
 
-def test_a_wrong_limit_of_the_cache_is_not_blamed_on_a_device(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(CACHE_LIMIT, "abc")
-    with pytest.raises(MemdescError, match=f"^{CACHE_LIMIT}='abc' is not a number of bytes"):
-        find_device()
-    assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert f"{CACHE_LIMIT}='abc' is not a number of bytes" in said
-    assert "reinstall" not in said
-
-
 def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(
     tmp_path: Path,
 ) -> None:
-    vendors, lib = tmp_path / "etc" / "OpenCL" / "vendors", tmp_path / "lib"
-    for folder in (vendors, lib):
-        folder.mkdir(parents=True)
-    (lib / "libbroken.so").write_bytes(b"no library")
-    (vendors / "broken.icd").write_text(f"{lib}/libbroken.so\n")
+    vendors, broken = tmp_path / "etc" / "OpenCL" / "vendors", tmp_path / "libbroken.so"
+    vendors.mkdir(parents=True)
+    broken.write_bytes(b"no library")
+    (vendors / "broken.icd").write_text(f"{broken}\n")
     (vendors / "absent.icd").write_text("libabsent-opencl.so.1\n")
     report = ask(CONDA_PREFIX=str(tmp_path))["report"]
     assert (
         f"{vendors}/absent.icd: libabsent-opencl.so.1 (does not load: "
         "libabsent-opencl.so.1: cannot open shared object file: " in "".join(report)
     )
-    assert (
-        f"{vendors}/broken.icd: {lib}/libbroken.so "
-        f"(does not load: {lib}/libbroken.so: file too short)"
-    ) in report
+    said = f"{vendors}/broken.icd: {broken} (does not load: {broken}: file too short)"
+    assert said in report
     assert not [line for line in report if "does not load" in line and str(tmp_path) not in line]
 
 
-def test_a_working_device_says_what_it_can_do(runtime: Runtime) -> None:
+def test_a_problem_comes_with_what_to_do(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     device = runtime.device
-    assert device.works
-    assert (device.problem, device.remedy) == ("", "")
+    assert (device.works, device.problem, device.remedy) == (True, "", "")
     assert device.max_width == device.device.image2d_max_width >= 8192
-
-
-def test_a_problem_comes_with_what_to_do() -> None:
     assert "apt install pocl-opencl-icd" in _remedy_of("error: unknown target CPU 'generic'")
     assert "pip install intel-opencl-rt intel-cmplr-lib-rt" in _remedy_of("BUILD_PROGRAM_FAILURE")
-    assert not Device(None, "a", "b", "c", True, 1, 1, "it fails", "remedy it").works  # type: ignore[arg-type]  # noqa: FBT003 - fields in their order
+    # a wrong limit of the cache is not a device's problem
+    monkeypatch.setenv(CACHE_LIMIT, "abc")
+    said = f"{CACHE_LIMIT}='abc' is not a number of bytes"
+    with pytest.raises(MemdescError, match=f"^{said}"):
+        opencl.find_device()
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert said in out
+    assert "reinstall" not in out
+
+
+def test_a_device_is_found_by_a_part_of_its_name_or_of_its_platform(runtime: Runtime) -> None:
+    device = runtime.device
+    assert opencl.find_device(device.name.upper()).works
+    assert opencl.find_device(device.platform.lower()[:9]).platform == device.platform
+    for word in device.version.split()[2:]:
+        assert opencl.find_device(word).works
+    if "PoCL" in device.version:
+        assert "PoCL" in opencl.find_device("pocl").version
+    assert opencl.find_device().device == opencl.find_device("").device
+    with refused(f"no OpenCL device 'nothing' works; there are: {opencl.devices()[0].name}"):
+        opencl.find_device("nothing")
+    with refused("the name of a device is a string, not 3"):
+        opencl.find_device(3)  # type: ignore[arg-type] # the mistake
+
+
+def test_the_command_runs_on_the_device_that_is_named(
+    runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
+    src, out = str(tmp_path / "in.npy"), str(tmp_path / "out.npz")
+    np.save(src, x)
+    name = runtime.name[:8].upper()
+    assert main(["reorder", src, out, "--to", "nChw8c", "--device", name]) == 0
+    found = load(out)
+    assert found.desc == memory_desc(x.shape, "f32", "nChw8c")
+    assert found.numpy().tobytes() == x.tobytes()
+    np.save(tmp_path / "scales.npy", np.linspace(0.01, 0.1, 17).astype(np.float32))
+    words = ["--to", "nhwc", "--to-dtype", "s8", "--scale", f"{tmp_path / 'scales.npy'}:2"]
+    # the second time, half of what the first wrote is added
+    for more in ([], ["--beta", "0.5"]):
+        for file, where in (("cpu.npz", []), ("device.npz", ["--device", name])):
+            assert main(["reorder", src, str(tmp_path / file), *words, *more, *where]) == 0
+        assert (tmp_path / "cpu.npz").read_bytes() == (tmp_path / "device.npz").read_bytes()
+    capsys.readouterr()
+    for wrong, said in (
+        ([name, "--threads", "2"], "--threads is for the CPU"),
+        (["no such device"], "no OpenCL device 'no such device' works; there are: "),
+    ):
+        assert main(["reorder", src, out, "--to", "nhwc", "--device", *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_report_is_markdown_and_tries_each_device(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TRIALS", (("nhwc", "f32"),))
+    assert main(["doctor", "--report"]) == 0
+    report = capsys.readouterr().out
+    works = sum(device.works for device in opencl.devices())
+    assert report.startswith("memdesc ")
+    assert f"| {runtime.device.name} | {runtime.device.platform}, " in report
+    assert report.count("| nhwc, f32 | exact (") == works
+    assert "bytes differ" not in report

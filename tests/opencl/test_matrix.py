@@ -71,8 +71,10 @@ _ATTRS = {
 # a name | its kernels, sizes, types and layouts; gaps, blocks as DIM:SIZE, attributes
 _TABLE = """
 rows | RowCopy 7x9x50 u8 abc bac
-rows of f32 | RowCopy 5x7x43 f32 abc bac gaps=1,0
+rows of halves | RowCopy 5x7x43 f16 abc bac gaps=1,0
 skewed bytes | Staged 101x131 u8 ab ba
+skewed rows that end where vectors do | Staged 97x112 u8 ab ba gaps=1,0
+rows that end where vectors do | Staged 17x112 u8 ab ba gaps=1,0
 skewed halves | Staged 58x101 f16 ab ba gaps=1,0
 skewed words | Staged 40x33 f32 ab ba
 tiles of bytes | Staged 48x64 s8 ab ba
@@ -96,6 +98,7 @@ tiles that keep pairs | Staged 38x43 f16 ba ab dst=0:2
 tiles that keep words | Staged 39x21 f32 ba ab dst=0:8
 tiles of runs that keep parts | Staged 39x21 f32->s8 ba ab dst=0:8
 runs | Direct 9x40 f32->f16 ab ab
+runs that end within vectors | Direct 9x39 f32->f16 ab ab gaps=1,1
 runs with scales | Direct 9x12 s8->f32 ab ab attr=SCALES
 runs that add | Direct 9x24 f32->s8 ab ab attr=BETA
 runs of 4 bits | Direct 6x14 u4 ab ab gaps=1,3
@@ -108,7 +111,8 @@ tiles of runs of short rows | Staged 21x19 bf16->f16 ab ba
 tiles of runs into blocks | Staged 40x37 f16->s8 ab ab dst=0:16
 tiles of runs with scales and padding | Staged 37x12 s8->f32 ab ab dst=0:16 attr=SCALES
 tiles of runs | Staged 130x128 f32->f16 ab ba
-tiles of runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
+tiles of runs that end within vectors | Direct 9x39 f32->f16 ab ab gaps=1,1
+runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
 tiles of runs of 4 bits | Staged 128x130 u4->u8 ab ba gaps=2,0
 copies | Direct 5x6x7 u8 abc acb gaps=1,2
 copies of pairs | Direct 3x5x2 f64 abc bac
@@ -283,6 +287,10 @@ def test_rows_of_views_start_at_odd_offsets(first: Runtime) -> None:
         for seed in range(2):
             (body,) = check(first, (*pair, None), seed, planned=TILES)
             assert isinstance(body, RowCopy)
+    # what is behind the data of a row is no padding
+    apart = memory_desc((37, 42), "f32", strides=(44, 1))
+    for dtype in ("f32", "s8"):
+        check(first, (apart, memory_desc(apart.dims, dtype, "BA16b16a"), None), planned=TILES)
 
 
 def test_memory_may_start_anywhere(first: Runtime) -> None:

@@ -32,7 +32,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.formula import WORD_BITS, KernelFormula
+from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     KernelTask,
@@ -65,8 +65,8 @@ _RUNS, _MIN_GROUPS = 4, 1024
 _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
-# extents below which the last of these is short, for scalars and for vectors
-_SHORT, _SHORT_VECTOR = 32, 8
+# the extent below which the last of these is short
+_SHORT = 32
 
 
 class Share(NamedTuple):
@@ -79,27 +79,20 @@ class Share(NamedTuple):
 
 # Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
 # smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
-# from both (blocks of channels of NHWC); if it is too short to fill a cache line, it is short. In a
-# vector the lanes of a pixel are contiguous in the buffer. They are the best ones of sweeps on an
-# NVIDIA H200.
+# from both (blocks of channels of NHWC); if it is too short to fill a cache line, it is short. They
+# are the best ones of sweeps on an NVIDIA H200.
 _IMAGES = (Share(_COLUMN, 4), Share(_ROW, 4))
 _PACK: Mapping[str, tuple[Share, ...]] = {
     "columns": (Share(_ROW, 1, 2), Share(_COLUMN, 6)),
     "rows": (Share(_COLUMN, 3, 2), Share(_ROW, 4)),
     "separate": (Share(_COLUMN, 1), Share(_ROW, 1), Share(_BUFFER, 5, 2)),
     "short": (Share(_COLUMN, 2, 2), Share(_ROW, 1), Share(_BUFFER, 4)),
-    "vector columns": (Share(_COLUMN, 4, 4), Share(_ROW, 4)),
-    "vector separate": (Share(_COLUMN, 1), Share(_ROW, 1), Share(_BUFFER, 5, 2)),
-    "vector short": (Share(_COLUMN, 3), Share(_BUFFER, 1, 2), Share(_ROW, 3)),
 }
 _UNPACK: Mapping[str, tuple[Share, ...]] = {
     "columns": (Share(_COLUMN, 6), Share(_ROW, 2, 2)),
     "rows": (Share(_ROW, 4), Share(_COLUMN, 3, 2)),
     "separate": (Share(_COLUMN, 1), Share(_BUFFER, 5, 2), Share(_ROW, 2)),
     "short": (Share(_COLUMN, 1, 2), Share(_BUFFER, 4), Share(_ROW, 2)),
-    "vector columns": (Share(_COLUMN, 4, 2), Share(_ROW, 4)),
-    "vector separate": (Share(_COLUMN, 2), Share(_BUFFER, 3), Share(_ROW, 2)),
-    "vector short": (Share(_COLUMN, 3, 2), Share(_BUFFER, 2), Share(_ROW, 2)),
 }
 
 
@@ -112,7 +105,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
             conversion = conversion.of_dst()
     if task.has_image:
         body = Direct()
-        src, dst = (_pixel_access(task, nest, k) for k in (0, 1))
+        src, dst = task.accesses
+        src = src._replace(mode=Mode.NONE) if nest.is_zero else src
         group = _for_image(nest, (src, dst), task)
     else:
         nest = nest._replace(loops=_by_stride(nest))
@@ -151,23 +145,6 @@ def _writing(nest: Nest) -> Nest:
         lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
         loops=tuple(loop._replace(strides=((), loop.strides[1])) for loop in nest.loops),
     )
-
-
-def _pixel_access(task: KernelTask, nest: Nest, operand: int) -> Access:
-    """Return how a work item accesses the lanes of a pixel in an operand."""
-    access = task.accesses[operand]
-    if operand == 0 and nest.is_zero:
-        return access._replace(mode=Mode.NONE)
-    lanes = [lane.offsets[operand] for lane in nest.lanes]
-    is_vector = (
-        access.mode == Mode.ELEMENTS
-        and task.is_aligned
-        and access.bits <= WORD_BITS
-        and lanes == [0, 1, 2, 3]
-        and (operand == 1 or all(lane.is_valid for lane in nest.lanes))
-        and nest.alignment(operand) % len(lanes) == 0
-    )
-    return access._replace(mode=Mode.VECTOR) if is_vector else access
 
 
 def _by_stride(nest: Nest) -> tuple[Loop, ...]:
@@ -281,15 +258,12 @@ def _shares(
         buffer = roles[_BUFFER] = _smallest(loops, 1 - image, 0)
     shares: tuple[Share, ...] = _IMAGES
     if buffer is not None:
-        is_vector = Mode.VECTOR in modes
         place = "separate"
         if buffer is roles[_COLUMN] or buffer is roles[_ROW]:
             place = "columns" if buffer is roles[_COLUMN] else "rows"
-        elif buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
+        elif buffer.extent < _SHORT:
             place = "short"
-        # the loop along the rows has the same shares for scalars and vectors
-        prefix = "vector " if is_vector and place != "rows" else ""
-        shares = (_PACK if image else _UNPACK)[prefix + place]
+        shares = (_PACK if image else _UNPACK)[place]
     return [(roles[share.role], share.shift, share.steps) for share in shares]
 
 

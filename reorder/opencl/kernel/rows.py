@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
 # Bytes of the widest element; wider ones move as fast one by one.
-_MAX_ELEMENT = 4
+_MAX_ELEMENT = 2
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
 # does not pay, since its ends are written byte by byte.

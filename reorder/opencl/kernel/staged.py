@@ -43,8 +43,6 @@ from reorder.opencl.kernel.statements import (
     shared_lines,
     start_lines,
     steps_inside,
-    transpose_functions,
-    transposed_words,
     word_of,
 )
 
@@ -238,8 +236,6 @@ class Staged(Body):
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and of elements in local memory."""
-        if self.packed_rows > 1:
-            yield from transpose_functions(self.packed_rows)
         if self.is_paired and isinstance(self.src, Runs):
             yield from _pair_function(self.src)
         sides = [side for side in (self.src, self.dst) if isinstance(side, Runs)]
@@ -527,13 +523,16 @@ class Staged(Body):
         if self.is_paired:
             side = side._replace(bits=BYTE_BITS)
         words = side.nbytes // WORD
-        rows = [f"v{s}_{row}" for row in range(self.packed_rows)]
-        if self.packed_rows > 1:
-            values = list(transposed_words(rows, words))
-        elif self.has_words:
-            values = [word_of(rows[0], k, words) for k in range(words)]
+        if self.has_words:
+            values = [word_of(f"v{s}_0", k, words) for k in range(words)]
         else:
-            values = [_lane(rows[0], j, side) for j in range(side.lanes)]
+            values = [
+                " | ".join(
+                    _lane(f"v{s}_{row}", j, side) + (f" << {row * side.bits}" if row else "")
+                    for row in range(self.packed_rows)
+                )
+                for j in range(side.lanes)
+            ]
         yield from self._scattered(side, s, values)
 
     @property

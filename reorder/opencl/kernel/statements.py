@@ -1,7 +1,7 @@
 """Lines of a kernel that several families share.
 
 The loop indices of a work item, and the offsets of operands there; the offsets of indirect loops;
-vectors that start at any byte; rows of narrow elements that are transposed in registers.
+vectors that start at any byte.
 """
 
 from __future__ import annotations
@@ -143,34 +143,3 @@ NIBBLES = (
 def word_of(vector: str, index: int, words: int) -> str:
     """Return a word of a vector of words."""
     return vector if words == 1 else f"{vector}.s{index}"
-
-
-def transposed_words(rows: list[str], words: int) -> Iterator[str]:
-    """Return the words of the columns that some rows form."""
-    for word in range(words):
-        parts = ", ".join(word_of(row, word, words) for row in rows)
-        for column in range(len(rows)):
-            yield f"column{column}({parts})"
-
-
-_COLUMNS = {
-    2: (
-        "uint column0(uint a, uint b) { return (a & 0xffff) | b << 16; }",
-        "uint column1(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
-    ),
-    4: (
-        "uint even(uint a, uint b) { return (a & 0x00ff00ff) | (b & 0x00ff00ff) << 8; }",
-        "uint odd(uint a, uint b) { return (a >> 8 & 0x00ff00ff) | (b & 0xff00ff00); }",
-        "uint low(uint a, uint b) { return (a & 0xffff) | b << 16; }",
-        "uint high(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
-        "#define column0(a, b, c, d) low(even(a, b), even(c, d))",
-        "#define column1(a, b, c, d) low(odd(a, b), odd(c, d))",
-        "#define column2(a, b, c, d) high(even(a, b), even(c, d))",
-        "#define column3(a, b, c, d) high(odd(a, b), odd(c, d))",
-    ),
-}
-
-
-def transpose_functions(rows: int) -> Iterator[str]:
-    """Return the functions that transpose words: one from each row of narrow elements."""
-    yield from _COLUMNS[rows]

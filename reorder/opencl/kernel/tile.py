@@ -44,7 +44,7 @@ _MAX_TILED = 8
 # Conversions: elements of the shortest run, bits of the longest vector, and its fewest elements
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
 # bytes of the longest part that stays together in both
-_MAX_SHARED = 64
+_MAX_SHARED = 128
 # how many times as wide elements of src are for whose sake groups follow src
 _WIDE = 4
 
@@ -157,6 +157,8 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
         for k, chain in enumerate(chains)
     )
     first = dst.run[0]
+    if first == src.run[0] and dst.is_shifted:
+        return ()
     at = nest.alignment(0, [nest.loops[k] for k in src.run])
     if is_paired and (at % 2 or first in src.run or _ends_in_byte(nest, src)):
         return ()
