@@ -5,6 +5,7 @@ import gc
 import pickle
 import tracemalloc
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
 from typing import Any
@@ -18,24 +19,42 @@ from reorder.plan import Box, Node, ReorderPlan, plan_runtime
 from reorder.threads import current_limit
 
 
+def on_thread(work: Callable[[], object], count: int = 1) -> None:
+    threads = [Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing() -> None:
-    plan = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
-    found: list[int] = []
+    plan = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), "ba")
+    found: list[int | None] = []
 
-    def threads_of(**given: int) -> int:
-        return int(reorder.prepare(plan, threads=given.get("threads")).threads)  # type: ignore[attr-defined] # of the callable that it returns
+    def threads_of(threads: int | None = None) -> int:
+        return int(reorder.prepare(plan, threads=threads).threads)  # type: ignore[attr-defined] # of the callable that it returns
 
-    free = threads_of()
-    with reorder.use_threads(1):
-        assert threads_of() == 1
-        assert threads_of(threads=free) == free
-        with reorder.use_threads(free):
+    free, block = threads_of(), reorder.use_threads(1)
+    # one that is nested in itself
+    with block, block:
+        assert (threads_of(), threads_of(free)) == (1, free)
+        with reorder.use_threads(free), block, reorder.use_threads(free):
             assert threads_of() == free
-        other = Thread(target=lambda: found.append(threads_of()))
-        other.start()
-        other.join()
+        on_thread(lambda: found.append(threads_of()))
         assert threads_of() == 1
+    with pytest.raises(ZeroDivisionError), block:
+        _ = 1 // 0
     assert [threads_of(), *found] == [free, free]
+    found.clear()
+
+    def work() -> None:
+        for _ in range(200):
+            with block:
+                found.append(current_limit())
+            found.append(current_limit())
+
+    on_thread(work, 4)
+    assert found.count(1) == found.count(None) == 800
 
 
 def test_plans_and_prepared_reorders_are_cached_but_for_large_attributes() -> None:
@@ -69,30 +88,6 @@ def test_boxes_follow_from_the_descriptors_and_cannot_be_given() -> None:
             replace(plan, **given)
         with pytest.raises(AttributeError, match="immutable"):
             setattr(plan, name, boxes)
-
-
-def test_a_block_may_be_nested_in_itself_and_shared_by_threads() -> None:
-    block = reorder.use_threads(1)
-    with block, block, reorder.use_threads(2), block:
-        assert current_limit() == 1
-    assert current_limit() is None
-    found: list[int | None] = []
-
-    def work() -> None:
-        for _ in range(200):
-            with block:
-                found.append(current_limit())
-            found.append(current_limit())
-
-    threads = [Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found.count(1) == found.count(None) == 800
-    with pytest.raises(ZeroDivisionError), block:
-        _ = 1 // 0
-    assert current_limit() is None
 
 
 @pytest.mark.parametrize(
