@@ -13,12 +13,10 @@ import pytest
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder, prepare
 from reorder.assumed import PROCESSORS
-from reorder.cpu import PreparedReorder, compiled_kernels
-from reorder.memory.buffers import address_of
+from reorder.cpu import compiled_kernels
 from tests.processors import environment_of
 from tests.programs import run_python
 from tests.reorders import (
-    assumed_machine,
     beyond_caches,
     beyond_own_caches,
     expect,
@@ -61,12 +59,9 @@ def test_runs_of_every_length_are_copied(bits: int, size: str, half: int) -> Non
 )
 def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str, row: int) -> None:
     src, dst = (memory_desc((37, 9, row), dtype, tag) for tag in ("abc", "bac"))
-    source, before = random_bytes(src.nbytes, 1), random_bytes(dst.nbytes, 2)
-    plan = plan_reorder(src, dst)
     with beyond_own_caches():
         for at_end in (False, True):
-            moved = move_guarded(plan, source, before, at_end=at_end)
-            assert np.array_equal(moved, expect(src, dst, source, before))
+            _check_shared(src, dst, 1, at_end=at_end)
 
 
 @pytest.mark.campaign
@@ -164,6 +159,11 @@ def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
         for channels in (*range(1, 34, 3), 32, 43):
             src, dst = (memory_desc((18, channels, 3, 3), dtype, tag) for tag in tags)
             yield "padding behind data", (1,), src, dst
+    for line in ("bf16 cdba ABcd8b8a2b", "s8 cdba ABcd2b8a4b", "f32 dcba ABcd8b4a2b"):
+        dtype, *tags = line.split()
+        for dims in ((48, 24, 2, 3), (44, 23, 1, 2)):
+            src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+            yield "rows of short blocks", (1,), src, dst
     of_threads = (2, 16, 32)
     plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
     yield "rows cut inside a run", of_threads, plain, memory_desc(plain.dims, "f32", "cadb")
@@ -200,18 +200,20 @@ def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]
             _check_shared(src, dst, threads)
 
 
-def test_aligned_cache_lines_are_written_by_non_temporal_stores() -> None:
-    dims = (2, 128, 32, 64)
-    plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
+def test_whole_lines_are_written_by_non_temporal_stores() -> None:
+    src, dst = (memory_desc((2, 128, 32, 64), "f32", tag) for tag in ("abcd", "acdb"))
     with beyond_caches():
-        run = PreparedReorder(plan, 1, assumed_machine())
-    x = np.random.default_rng(0).random(dims, np.float32)
-    for start in (0, 4):
-        buffer = np.zeros(x.nbytes + 128, np.uint8)
-        skipped = -address_of(buffer) % 64 + start
-        dst = buffer[skipped : skipped + x.nbytes]
-        run(x, dst)
-        assert np.array_equal(dst.view(np.float32).reshape(2, 32, 64, 128), x.transpose(0, 2, 3, 1))
-        assert not buffer[:skipped].any()
-        assert not buffer[skipped + x.nbytes :].any()
+        _check_shared(src, dst, 1, at_end=False)
     assert any("non-temporal" in kernel["kernel"] for kernel in compiled_kernels())
+
+
+@pytest.mark.parametrize("dtype", ["s8", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_rows_that_are_interleaved_or_split_beyond_the_caches_are_right(
+    dtype: str, count: int
+) -> None:
+    for extent in (4, 16, 20, 36, 64, 132, 1040, 4112):
+        layouts = [memory_desc((3, count, extent), dtype, tag) for tag in ("abc", "acb")]
+        for (src, dst), threads in product((layouts, layouts[::-1]), (1, 3)):
+            with beyond_caches():
+                _check_shared(src, dst, threads, at_end=threads > 1)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,13 +110,17 @@ _RARE = np.array([int(word, 16) for word in _WORDS.split()], np.uint32)
 )
 def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale: float) -> None:
     codes = _seldom(np.concatenate([_RARE, _RARE | np.uint32(1 << 31)]))
-    pair = memory_desc((codes.size,), "f32", "a"), memory_desc((codes.size,), dst, "a")
+    _check_codes(codes, "f32", dst, None if scale == 1 else Attr(dst_scale=scale))
+
+
+def _check_codes(codes: NDArray[Any], src: str, dst: str, attr: Attr | None) -> None:
+    size = codes.nbytes * BYTE_BITS // DATA_TYPES[src].bits
+    pair = memory_desc((size,), src, "a"), memory_desc((size,), dst, "a")
     ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
-    attr = None if scale == 1 else Attr(dst_scale=scale)
-    execute(plan_reorder(*pair, attr), codes, ours)
-    execute_reference(*pair, codes, wanted, attr)
-    wrong = np.flatnonzero((ours != wanted).reshape(codes.size, -1).any(axis=1))
-    assert not wrong.size, [hex(codes[k]) for k in wrong[:5]]
+    execute(plan_reorder(*pair, attr), codes.view(np.uint8), ours)
+    execute_reference(*pair, codes.view(np.uint8), wanted, attr)
+    wrong = np.flatnonzero((ours != wanted).reshape(size, -1).any(axis=1))
+    assert not wrong.size, (wrong[:5], codes.view(f"u{DATA_TYPES[src].bits // 8}")[wrong[:5]])
 
 
 @pytest.mark.parametrize(
@@ -123,15 +128,9 @@ def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale:
 )
 def test_all_codes_are_divided_as_alone(src: str, dst: str) -> None:
     # in order, so that vectors without and with rare numbers follow each other
-    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
-    size = codes.nbytes * 8 // DATA_TYPES[src].bits
-    pair = memory_desc((size,), src, "a"), memory_desc((size,), dst, "a")
-    ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
+    codes = np.arange(1 << 16, dtype=np.uint16)
     for scale in (0.3, -0.7, 1.9999999, 1.2 * 2.0**-24, 1.9 * 2.0**23, 1.2 * 2.0**39):
-        attr = Attr(dst_scale=scale)
-        execute(plan_reorder(*pair, attr), codes, ours)
-        execute_reference(*pair, codes, wanted, attr)
-        assert (ours == wanted).all(), scale
+        _check_codes(codes, src, dst, Attr(dst_scale=scale))
 
 
 _REPEATED_PAIRS = {

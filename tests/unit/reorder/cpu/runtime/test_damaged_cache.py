@@ -14,15 +14,6 @@ from reorder.cpu import kernel_files
 from tests.machine import assuming
 from tests.programs import run_python
 
-_LARGE = """
-import numpy as np, reorder
-x = np.random.default_rng(0).random((2500, 2500), np.float32)
-assert (reorder.reorder(x, "ba").numpy() == x).all()
-"""
-_INTERPRETERS = """
-assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
-assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
-"""
 # two stages, and the interpreter that calls them
 _KERNELS = """
 import numpy as np, reorder
@@ -32,10 +23,8 @@ for dtype in ("f64", "s32"):
 """
 
 
-def _run(folder: Path, *, uses_pool: bool) -> None:
-    program = (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS
-    machine = assuming(cores="2" if uses_pool else "1")
-    run_python("-c", program, NUMBA_CACHE_DIR=str(folder), **machine)
+def _run(folder: Path) -> None:
+    run_python("-c", _KERNELS, NUMBA_CACHE_DIR=str(folder), **assuming(cores="1"))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -142,35 +131,30 @@ def test_without_a_home_there_are_no_files_of_the_user(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-# a campaign has thirty rounds in three parts, with interpreters and the code of the pool
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rounds", "seed"),
-    [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],
-)
-def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
-    rounds: int, seed: int, tmp_path: Path
-) -> None:
-    rng = random.Random(seed)
-    uses_pool = rounds > 1
-    _run(tmp_path, uses_pool=uses_pool)
-    for number in range(rounds):
+def test_damaged_files_of_kernels_are_compiled_again_and_replaced(tmp_path: Path) -> None:
+    rng = random.Random(0)
+
+    def swap(files: list[Path]) -> None:
+        # as two processes that compile at the same time would leave them if names were equal
+        contents = [file.read_bytes() for file in files]
+        for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+            file.write_bytes(content)
+
+    def damage(files: list[Path]) -> None:
+        for file in files:
+            file.write_bytes(rng.choice([_truncate, _flip])(file.read_bytes(), rng))
+
+    _run(tmp_path)
+    for change in (damage, swap):
         written = _times(tmp_path)
         assert len(written) >= 3
-        files = _files(tmp_path)
-        if number % 2:
-            # as two processes that compile at the same time would leave them if names were equal
-            contents = [file.read_bytes() for file in files]
-            for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
-                file.write_bytes(content)
-        else:
-            for file in files:
-                file.write_bytes(rng.choice([_truncate, _flip])(file.read_bytes(), rng))
-        _run(tmp_path, uses_pool=uses_pool)
+        change([*written])
+        _run(tmp_path)
         replaced = _times(tmp_path)
         assert set(replaced) == set(written)
-        assert all(replaced[file] > written[file] for file in files)
-        _run(tmp_path, uses_pool=uses_pool)
+        assert all(replaced[file] > written[file] for file in written)
+        _run(tmp_path)
         assert _times(tmp_path) == replaced
 
 
@@ -181,6 +165,6 @@ def test_processes_that_compile_at_the_same_time_leave_whole_files(tmp_path: Pat
     running = [subprocess.Popen(command, env=environment) for _ in range(3)]
     assert [process.wait() for process in running] == [0] * 3
     written = _times(tmp_path)
-    _run(tmp_path, uses_pool=False)
+    _run(tmp_path)
     assert _times(tmp_path) == written
     assert not [*tmp_path.glob(".*")]

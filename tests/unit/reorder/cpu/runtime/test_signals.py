@@ -1,4 +1,6 @@
-"""Signals that arrive during a reorder: handlers that raise, reorder or fork."""
+"""Signals that arrive during a reorder: handlers that raise, reorder or fork, and Ctrl-C."""
+
+import os
 
 import pytest
 
@@ -75,3 +77,60 @@ move()
 @pytest.mark.parametrize("pause", [0, 0.2])
 def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
     run_python("-c", _COLD.format(pause=pause), **assuming(cores="2"))
+
+
+# Each child of a process that has not loaded LLVM interrupts itself once, at another moment.
+_INTERRUPTED = """
+import faulthandler, os, random, signal, sys, threading, time
+import numpy as np, reorder
+from tests.unit.reorder.cpu.runtime.thread_program import fork, reap
+faulthandler.dump_traceback_later(280, exit=True)
+x = np.random.default_rng(0).random((2500, 2500), np.float32)
+small = x[:5, :7]
+scale = reorder.Attr(dst_scale=1 / 127)
+
+def work():
+    assert (reorder.reorder(x, "ba").numpy() == x).all()
+    y = reorder.reorder(small, "ba", dtype="s8", attr=scale)
+    assert (y.numpy() == np.rint(small * np.float32(127))).all()
+
+def interrupt(pause):
+    time.sleep(pause)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def interrupted(pause):
+    hits = 0
+    thread = threading.Thread(target=interrupt, args=(pause,))
+    try:
+        thread.start()
+        work()
+        thread.join()
+        time.sleep(0.1)
+    except KeyboardInterrupt:
+        hits = 1
+    assert hits
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    thread.join()
+    work()
+
+reap(fork(work))  # kernels are on disk
+start = time.monotonic()
+reap(fork(work))
+seconds = time.monotonic() - start
+rng = random.Random({seed})
+for number in range({count}):
+    reap(fork(lambda: interrupted(seconds * (number + rng.random()) / {count})))
+assert "llvmlite" not in sys.modules
+"""
+
+
+# a campaign has a hundred in four parts
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [(2, 0), *(pytest.param(25, part, marks=pytest.mark.campaign) for part in range(1, 5))],
+)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_an_interrupt_of_the_first_reorder_leaves_a_process_that_reorders(
+    count: int, seed: int
+) -> None:
+    run_python("-c", _INTERRUPTED.format(count=count, seed=seed), **assuming(cores="2"))

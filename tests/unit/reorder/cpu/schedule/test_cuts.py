@@ -1,26 +1,54 @@
-"""How boxes are packed, and cut to what the cache holds."""
+"""How the boxes of a move are packed, and cut to what caches hold and to whole lines of dst."""
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memdesc import MemoryDesc
+from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
+from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
-from reorder.cpu.schedule.loops import contiguous_size, size_of
+from reorder.cpu.schedule.granules import schedule_table
+from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
+from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, pack_for_kernels, select_kernel
 from reorder.plan import Box, Node
+from reorder.plan.boxes import table_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 
 
-def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
-    nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
-    assert contiguous_size(nodes, 0, 1) == 120
-    assert contiguous_size(nodes, 1, 1) == 30
-    assert contiguous_size(nodes, 1, 2) == 1
+def _nodes(*loops: tuple[int, int, int]) -> tuple[Node, ...]:
+    """Return full loops by their extents and strides in src and dst."""
+    return tuple(Node(extent, extent, (src, dst)) for extent, src, dst in loops)
+
+
+_INNER_LAST = _nodes((8, 4, 8), (3, 32, 1), (4, 1, 2))
+_BACKWARDS = _nodes((8, -4, 1), (3, 32, 1), (4, -1, 1))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "side", "stride", "backwards", "found"),
+    [
+        (_INNER_LAST, 0, 1, False, [2, 0, 1]),
+        (_INNER_LAST, 1, 1, False, [1]),
+        (_INNER_LAST, 1, 2, False, [2, 0]),
+        (_nodes((8, 5, 1), (4, 1, 1)), 0, 1, False, [1]),
+        (_nodes((8, 4, 1), (4, 2, 1)), 0, 1, False, []),
+        # a loop may go backwards through a run where that is asked for
+        (_BACKWARDS, 0, 1, False, []),
+        (_BACKWARDS, 0, 1, True, [2, 0, 1]),
+    ],
+)
+def test_the_loops_of_a_run_are_found_in_any_order(
+    nodes: tuple[Node, ...], side: int, stride: int, backwards: bool, found: list[int]
+) -> None:
+    assert [*contiguous_loops(nodes, side, stride, backwards=backwards)] == found
+    if not backwards:
+        assert contiguous_size(nodes, side, stride) == size_of(nodes[k] for k in found)
 
 
 @given(desc_pairs())
@@ -38,14 +66,14 @@ def test_tiling_and_packing_keep_which_element_goes_where(
         assert np.array_equal(found, sorted_map((box,)))
 
 
-def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
+def _swap(rows: int, steps: int, run: int, gap: int = 0, at: int = 0) -> Box:
     """Return the box of a swap of two loops around runs; rows of src are followed by a gap.
 
     Negative runs and gaps: both loops go backwards in src.
     """
     stride, size = steps * run + gap, abs(run)
-    nodes = Node(steps, steps, (run, rows * size)), Node(rows, rows, (stride, size))
-    return Box((max(0, -stride * rows), 0), (*nodes, Node(size, size, (1, 1))))
+    nodes = _nodes((steps, run, rows * size), (rows, stride, size), (size, 1, 1))
+    return Box((max(0, -stride * rows), at), nodes)
 
 
 @given(
@@ -65,30 +93,6 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
     assert np.array_equal(found, sorted_map((box,)))
 
 
-_IN_ORDER = Box(
-    (0, 0), (Node(300, 300, (6400, 6400)), Node(200, 200, (32, 64)), Node(32, 32, (1, 1)))
-)
-
-
-def _swapped(*strides: int) -> Box:
-    """Return a box of two loops around runs of 4 elements, with these strides in src."""
-    far, near = strides
-    nodes = Node(200, 200, (far, 1200)), Node(300, 300, (near, 4)), Node(4, 4, (1, 1))
-    return Box((1000, 0), nodes)
-
-
-_SHORT_IN_ORDER = Box(
-    (0, 0), (Node(300, 300, (800, 800)), Node(200, 200, (4, 8)), Node(4, 4, (1, 1)))
-)
-_REPEATED = Box(
-    (20 * 1008, 0),
-    (Node(20, 20, (-1008, 2000 * 1008)), Node(2000, 2000, (0, 1008)), Node(1008, 1008, (1, 1))),
-)
-# 128 elements of dst in succession, and 256 runs in a piece; the last 12 rows of src
-_FOURS = {(8, 32, 4), (21, 12, 4), (11, 12, 4)}
-_PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
-
-
 def test_one_element_and_zeros_after_it_are_copied_as_a_run() -> None:
     nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512))
     run, transposed = (
@@ -97,9 +101,8 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run() -> None:
     assert (run.micro_kernel, transposed.micro_kernel) == (RUN, TRANSPOSED)
 
 
-@pytest.mark.parametrize(
-    ("rows", "steps"),
-    [
+def test_rows_of_a_tile_start_in_few_pages() -> None:
+    for rows, steps in (
         # each row starts in a page of its own, then two in a page, then as many as a tile may have
         ([(4096, 1 << 20)], 32),
         ([(512, 1 << 20)], 64),
@@ -109,11 +112,18 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run() -> None:
         ([(16, 4), (65536, 1 << 20)], 32),
         ([(65536, 64), (1, 1 << 20)], 16),
         ([(65536, 6), (70, 1 << 20)], 64),
-    ],
-)
-def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: int) -> None:
-    nodes = tuple(Node(extent, extent, (stride, 1)) for stride, extent in rows)
-    assert rows_at_once(nodes, 16, 4) == steps
+    ):
+        nodes = _nodes(*((extent, stride, 1) for stride, extent in rows))
+        assert rows_at_once(nodes, 16, 4) == steps, rows
+
+
+# 128 elements of dst in succession, and 256 runs in a piece; the last 12 rows of src
+_FOURS = {(8, 32, 4), (21, 12, 4), (11, 12, 4)}
+_PADDED = Box((0, 0), (Node(256, 200, (4, 1200)), *_swap(300, 200, 4).nodes[1:]))
+
+
+def _around_fours(*loops: tuple[int, int, int]) -> Box:
+    return Box((1000, 0), _nodes(*loops, (4, 1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -126,55 +136,49 @@ def test_rows_of_a_tile_start_in_few_pages(rows: list[tuple[int, int]], steps: i
         (_swap(32, 12, 4), 32, False, {(12, 32, 4)}),
         (_swap(300, 200, 4), 32, True, _FOURS),
         (_swap(300, 200, 3), 32, False, {(6, 42, 3), (2, 42, 3), (42, 6, 3), (32, 6, 3)}),
-        # a line; more than that
+        # within lines of dst the order of dst counts, unless src is far
+        (_swap(300, 200, 4, at=4), 32, False, {(200, 300, 4)}),
+        (_swap(2000, 200, 4, at=4), 32, False, {(8, 32, 4), (8, 16, 4), (16, 16, 4)}),
+        # a line, wherever it starts; more than that
         (_swap(300, 200, 128), 4, False, {(8, 32, 128), (21, 12, 128), (11, 12, 128)}),
-        (_swap(300, 200, 64), 8, False, {(8, 32, 64), (21, 12, 64), (11, 12, 64)}),
+        (_swap(300, 200, 64, at=4), 8, False, {(8, 32, 64), (21, 12, 64), (11, 12, 64)}),
         (_swap(300, 200, 32), 32, False, {(200, 300, 32)}),
         # whole lines, from eight pages of src, where these are streamed; but no pages
         (_swap(300, 20, 1008, 5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
         (_swap(300, 20, 1008, 5000), 32, False, {(20, 300, 1008)}),
         (_swap(300, 20, 1024, 5000), 32, True, {(20, 300, 1024)}),
+        (_swap(11, 20, 1008, 5000), 32, True, {(20, 11, 1008)}),
         # src is read backwards
         (_swap(300, 20, -1008, -5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
         (_swap(300, 200, -4), 32, False, _FOURS),
-        # lines and parts of lines
+        # lines and parts of lines; enough of them to be joined
         (_swap(300, 20, 1007, 5000), 32, True, {(20, 8, 1007), (20, 4, 1007)}),
-        # nothing to swap: src is read in turn already, or its loop has padding
-        (_IN_ORDER, 32, True, {(300, 200, 32)}),
-        (_swapped(0, 0), 32, False, {(200, 300, 4)}),
-        (_swapped(-4, 0), 32, False, {(200, 300, 4)}),
-        (_SHORT_IN_ORDER, 32, False, {(300, 200, 4)}),
-        (_PADDED, 32, False, {(256, 300, 4)}),
+        (_swap(300, 20, 16, 5000, at=4), 32, True, {(20, 16, 16), (20, 12, 16)}),
+        # nothing to swap: src is read in turn already, or its loop has padding, or rows repeat
+        (Box((0, 0), _nodes((300, 6400, 6400), (200, 32, 64), (32, 1, 1))), 32, True, None),
+        (_around_fours((200, 0, 1200), (300, 0, 4)), 32, False, None),
+        (_around_fours((200, -4, 1200), (300, 0, 4)), 32, False, None),
+        (_around_fours((300, 800, 800), (200, 4, 8)), 32, False, None),
+        (_PADDED, 32, False, None),
     ],
 )
 def test_runs_are_moved_in_pieces_along_both_sides(
-    box: Box, bits: int, streams: bool, loops: set[tuple[int, ...]]
+    box: Box, bits: int, streams: bool, loops: set[tuple[int, ...]] | None
 ) -> None:
     tiles = tile_boxes((box,), bits, streams=streams)
     found = [tile.box.nodes[-3:] for tile in tiles]
-    assert {tuple(node.extent for node in nodes) for nodes in found} == loops
+    wanted = loops or {tuple(node.extent for node in box.nodes)}
+    assert {tuple(node.extent for node in nodes) for nodes in found} == wanted
     # the inner one of the two loops is the one that is contiguous in dst
     assert {tuple(node.strides for node in nodes) for nodes in found} == {
         tuple(node.strides for node in box.nodes)
     }
 
 
-@pytest.mark.parametrize(("rows", "at", "inner"), [(300, 0, 32), (300, 4, 300), (2000, 4, 32)])
-def test_short_runs_within_lines_stay_in_the_order_of_dst_while_src_is_near(
-    rows: int, at: int, inner: int
-) -> None:
-    box = _swap(rows, 200, 4)
-    tiles = tile_boxes((box._replace(offsets=(0, at)),), 32)
-    assert max(tile.box.nodes[-2].extent for tile in tiles) == inner
-
-
-def test_rows_in_hardly_more_than_eight_pages_are_not_cut() -> None:
-    box = _swap(11, 20, 1008, 5000)
-    assert [tile.box for tile in tile_boxes((box,), 32, streams=True)] == [box]
-
-
 def test_rows_that_are_repeated_are_not_read_in_the_order_of_others() -> None:
-    assert tile_boxes((_REPEATED,), 32, streams=True) == tile_boxes((_REPEATED,), 32)
+    nodes = _nodes((20, -1008, 2000 * 1008), (2000, 0, 1008), (1008, 1, 1))
+    box = Box((20 * 1008, 0), nodes)
+    assert tile_boxes((box,), 32, streams=True) == tile_boxes((box,), 32)
 
 
 def _transposition(columns: int, rows: int, valid: int | None = None) -> Box:
@@ -196,7 +200,7 @@ def _transposition(columns: int, rows: int, valid: int | None = None) -> Box:
         (_transposition(7, 32), 8, set()),
         (_transposition(64, 128), 4, set()),
         (_transposition(64, 64, 60), 32, set()),
-        (Box((0, 0), (Node(64, 64, (80, 64)), Node(64, 64, (1, 1)))), 32, set()),
+        (Box((0, 0), _nodes((64, 80, 64), (64, 1, 1))), 32, set()),
     ],
 )
 def test_transpositions_of_whole_lines_are_streamed_in_tiles_and_no_others(
@@ -205,3 +209,176 @@ def test_transpositions_of_whole_lines_are_streamed_in_tiles_and_no_others(
     found = rotate(box, bits, streams=True)
     assert {(size_of(tile.rows), size_of(tile.columns)) for tile in found} == tiles
     assert all(tile.fills_lines(bits) for tile in found)
+
+
+def _box(case: str, place: int = 0) -> tuple[Box, int]:
+    """Return the only box of a reorder, starting within a line, and the bits of its elements.
+
+    A case is the type, both layouts and the dims.
+    """
+    kind, src, dst, sizes = case.split()
+    dims = tuple(map(int, sizes.split("x")))
+    plan = plan_reorder(*(memory_desc(dims, kind, tag) for tag in (src, dst)))
+    (box,) = plan.boxes
+    return box._replace(offsets=(0, place)), plan.dst.dtype.bits
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        ("f32 ab ba 4096x4096", 4),
+        ("f32 ab ba 4096x4096", 15),
+        ("f32 abcd dacb 75x96x75x96", 4),
+        ("f32 abcd acdb 32x64x112x112", 4),
+        ("s8 ab ba 4096x4096", 1),
+        ("f64 abcd dcba 64x32x9x17", 1),
+        # few columns, the last of which no row follows
+        ("f16 aBcd16b abcd 2x16x64x64", 8),
+        # rows that end in padding
+        ("f32 abcd aBcd16b 8x3x224x224", 4),
+        ("f32 abcd aBcd16b 4x8x50x60", 12),
+        # what follows the last row of a block is in the next one
+        ("f32 abcd ABcd16b16a 128x64x3x3", 4),
+    ],
+)
+def test_nearly_all_of_a_transposition_is_whole_lines(
+    case: str, place: int, *, streams: bool
+) -> None:
+    box, bits = _box(case, place)
+    parts = rotate(box, bits, streams=streams)
+    assert sum(part.box.size for part in parts) == box.size
+    whole = sum(part.box.size for part in parts if part.fills_lines(bits))
+    assert whole > box.size * 15 // 16
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        ("bf16 ab BA16a32b2a 384x256", 8),
+        ("bf16 ba AB8b16a2b 384x256", 9),  # within a pair
+        ("f32 ba AB8b16a2b 128x128", 4),
+    ],
+)
+def test_pairs_of_rows_in_short_runs_go_on_in_the_next_pair(case: str, place: int) -> None:
+    box, bits = _box(case, place)
+    parts = rotate(box, bits, streams=False, masked=True)
+    assert sum(part.box.size for part in parts) == box.size
+    line = 512 // bits
+    for part in parts:
+        assert part.turns == (part.box.size > 2 * line)
+        assert not part.turns or part.box.offsets[1] % line == 0
+    assert not rotate(box, bits, streams=False)
+
+
+@pytest.mark.parametrize(
+    ("case", "place", "rotates"),
+    [
+        # one row in 32, of which nothing is contiguous in src: too many elements would move alone
+        ("f32 abcdef beafdc 15x15x32x15x15x32", 4, {"streams"}),
+        ("f32 ab ba 64x64", 0, {"streams"}),
+        ("f32 ab ba 63x64", 4, set()),
+    ],
+)
+def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[str]) -> None:
+    box, bits = _box(case, place)
+    found = {"streams": rotate(box, bits, streams=True), "caches": rotate(box, bits, streams=False)}
+    assert {where for where, parts in found.items() if parts} == rotates
+
+
+@pytest.mark.parametrize(
+    ("case", "place", "columns"),
+    [
+        # three before the lines, one after them
+        ("f32 abcd aBcd4b 2x8x56x56", 4, 2 * 2 * 4),
+        ("f16 abcd aBcd4b 2x8x56x56", 8, 2 * 2 * 8),
+        # runs that end within a line; within a column; mostly ends
+        ("f32 abcd aBcd2b 2x8x55x55", 6, 0),
+        ("f32 abcd aBcd4b 2x8x56x56", 3, 0),
+        ("f32 abcd aBcd4b 2x8x4x4", 4, 0),
+    ],
+)
+def test_interleaved_rows_lose_their_first_columns_up_to_a_line(
+    case: str, place: int, columns: int
+) -> None:
+    box, bits = _box(case, place)
+    parts = rotate(box, bits, streams=True)
+    ends = [part for part in parts if not part.fills_lines(bits)]
+    assert sum(part.box.size for part in ends) == columns * 4
+    assert bool(parts) == bool(columns)
+    assert all(part.is_interleaved(bits) for part in parts if part not in ends)
+
+
+@pytest.mark.parametrize(
+    ("case", "joins", "in_caches"),
+    [
+        ("f32 abcd acbd 16x12x20x64", True, True),
+        # rows of three lines and a part of one
+        ("f32 abcd acbd 16x12x20x59", True, False),
+        # shorter than a line; too few follow each other, unless all starts are alike
+        ("f32 abcd acbd 16x12x20x15", False, False),
+        ("f32 abcd bacd 3x2x1x32", False, True),
+        # zeros follow the data of each block
+        ("f32 abcd abcD16d 16x12x20x63", False, True),
+        ("bf16 abcd acbd 2x197x12x64", True, True),
+        ("f32 abcd acbd 2x197x12x16", True, True),
+        ("f32 abcd acbd 2x512x32x32", True, True),
+        # a loop over vectors, a part of a line
+        ("f32 abcd acbd 2x197x12x128", True, False),
+        ("f32 abcd acbd 2x197x12x40", True, False),
+    ],
+)
+def test_runs_that_follow_each_other_are_joined_to_lines(
+    case: str, joins: bool, in_caches: bool
+) -> None:
+    box, bits = _box(case, 4)
+    scheduled = select_kernel(box)
+    assert (scheduled.joins_lines(bits), scheduled.joins_vectors(bits)) == (joins, in_caches)
+    if joins:
+        assert scheduled.joined(bits).joins_lines(8)
+        assert scheduled.joined(bits).box.size == bits // 8 * box.size
+
+
+def test_the_order_of_short_runs_depends_on_their_place() -> None:
+    src, dst = (memory_desc((256, 256, 3, 3), "s8", f"ABcd{tag}") for tag in ("4b16a4b", "2b8a4b"))
+    builder = BatchBuilder(plan_reorder(src, dst), 1, Machine(16, 64 << 20))
+    builder.move_plan()
+    assert builder.depends_on_place
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads", "is_prefetched"), [("f32", 1, 1), ("f32", 16, 0), ("s8", 1, 0)]
+)
+def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
+    kind: str, threads: int, is_prefetched: int
+) -> None:
+    src, dst = (memory_desc((1024, 512, 1, 1), kind, tag) for tag in ("ABcd16b16a", "abcd"))
+    builder = BatchBuilder(plan_reorder(src, dst), threads, Machine(16, 64 << 20))
+    (batch,) = builder.move_plan()
+    head = BoxHead(*batch.program[: len(BoxHead._fields)])
+    at = len(head) + head.outer * (len(LoopHead._fields) + 2)
+    kernel = TransposeHead(*batch.program[at : at + len(TransposeHead._fields)])
+    assert kernel.prefetches_dst == is_prefetched
+
+
+_TILE, _TURNED = (memory_desc((128, 128), "f16", name) for name in ("K_SW128", "MN_SW64"))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "kernel", "tables"),
+    [
+        ("ab", _TILE, RUN, 1),
+        (_TILE, "ab", RUN, 1),
+        ("ba", _TILE, TRANSPOSED, 8),
+        (_TILE, "ba", TRANSPOSED, 8),
+        ("ba", _TURNED, RUN, 1),
+        (_TURNED, "ab", TRANSPOSED, 4),
+    ],
+)
+def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
+    src: str | MemoryDesc, dst: str | MemoryDesc, kernel: int, tables: int
+) -> None:
+    plan = plan_reorder(src, dst)
+    (box,) = table_boxes(plan.src.layout, plan.dst.layout)
+    (scheduled,) = schedule_table(box, 1)
+    assert (scheduled.micro_kernel, len(scheduled.tables)) == (kernel, tables)

@@ -1,6 +1,7 @@
 """How instructions are divided among threads."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,26 +17,39 @@ from reorder.cpu.schedule.partition import StepRange, Workload, partition, parti
 from reorder.cpu.schedule.program import encode
 from tests.strategies import desc_pairs
 
+_MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
+
+
+def _chunks(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[list[StepRange]]:
+    """Return the ranges of each chunk."""
+    return [[StepRange(*row) for row in ranges[a:b].tolist()] for a, b in pairwise(bounds)]
+
+
+def _cut(works: list[Workload], chunks: int, *, is_near: bool = False) -> list[list[StepRange]]:
+    return _chunks(*partition_chunks(works, chunks, fits_own_cache=is_near))
+
+
+def _steps(chunk: list[StepRange]) -> int:
+    """Return the steps of a chunk, of outer and inner loops together."""
+    return sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in chunk)
+
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())
 def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
-    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, fits_own_cache: bool
+    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, is_near: bool
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes)
-    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
-    assert bounds[0] == 0
-    assert bounds[-1] == len(ranges)
+    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=is_near)
+    assert (len(bounds), bounds[0], bounds[-1]) == (chunks + 1, 0, len(ranges))
     assert (np.diff(bounds) >= 0).all()
-    assert len(bounds) == chunks + 1
+    rows = [row for chunk in _chunks(ranges, bounds) for row in chunk]
     for workload in workloads:
-        rows = [StepRange(*row) for row in ranges.tolist()]
         covered = np.zeros((workload.outer, workload.inner), np.int64)
-        for step_range in rows:
-            if step_range.instruction == workload.instruction:
-                inner = slice(step_range.inner_first, step_range.inner_last)
-                covered[step_range.first : step_range.last, inner] += 1
+        for row in rows:
+            if row.instruction == workload.instruction:
+                covered[row.first : row.last, row.inner_first : row.inner_last] += 1
         assert (covered == 1).all()
 
 
@@ -45,11 +59,8 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
         Workload(0, 76, 180, 1, 109440, 76, 20),
         Workload(50, 1530, 160, 1, 1958400, 153, 10),
     ]
-    ranges, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
-    for first, last in pairwise(bounds):
-        rows = [StepRange(*row) for row in ranges[first:last].tolist()]
-        pairs = [row for row in rows if row.instruction == 0]
-        images = [row for row in rows if row.instruction == 50]
+    for rows in _cut(workloads, 16, is_near=True):
+        pairs, images = ([row for row in rows if row.instruction == at] for at in (0, 50))
         assert abs(2 * min(row.first for row in pairs) - min(r.first for r in images) // 10) <= 2
         assert abs(2 * max(row.last for row in pairs) - max(r.last for r in images) // 10) <= 2
 
@@ -58,19 +69,18 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
     st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
 )
 def test_chunks_of_few_steps_are_equal_but_for_a_grain(
-    around: int, within: int, inner: int, chunks: int, fits_own_cache: bool
+    around: int, within: int, inner: int, chunks: int, is_near: bool
 ) -> None:
     outer, rows, grain = around * within, 256, 16
-    load = Workload(0, outer, inner, grain, outer * inner * rows, around, inner)
-    loads = _loads(*partition_chunks([load], chunks, fits_own_cache=fits_own_cache))
+    work = Workload(0, outer, inner, grain, outer * inner * rows, around, inner)
+    loads = [*map(_steps, _cut([work], chunks, is_near=is_near))]
     assert sum(loads) == outer * inner
     # a part of some steps ends at one of them
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
 
 
-@pytest.mark.parametrize(
-    ("steps", "chunks", "largest"),
-    [
+def test_instructions_of_few_steps_are_cut_as_if_they_were_one() -> None:
+    for steps, chunks, largest in (
         # steps of two instructions, each with its elements; what is left of large ones, small fill
         (((6, 256), (6, 256)), 2, 1.0),
         (((13, 64), (3, 1000)), 2, 1.05),
@@ -78,23 +88,14 @@ def test_chunks_of_few_steps_are_equal_but_for_a_grain(
         (((12, 1000), (11, 1024)), 8, 1.06),
         (((26, 64), (16, 256), (31, 64)), 8, 1.06),
         (((35, 100), (38, 100)), 8, 1.21),
-    ],
-)
-def test_instructions_of_few_steps_are_cut_as_if_they_were_one(
-    steps: tuple[tuple[int, int], ...], chunks: int, largest: float
-) -> None:
-    works = [Workload(k, outer, 1, 1, outer * size) for k, (outer, size) in enumerate(steps)]
-    ranges, bounds = partition_chunks(works, chunks)
-    rows = [StepRange(*row) for row in ranges.tolist()]
-    sizes = [
-        sum((row.last - row.first) * steps[row.instruction][1] for row in rows[a:b])
-        for a, b in pairwise(bounds)
-    ]
-    assert sum(sizes) == sum(work.size for work in works)
-    assert max(sizes) <= largest * sum(sizes) / chunks
-
-
-_MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
+    ):
+        works = [Workload(k, outer, 1, 1, outer * size) for k, (outer, size) in enumerate(steps)]
+        sizes = [
+            sum((row.last - row.first) * steps[row.instruction][1] for row in rows)
+            for rows in _cut(works, chunks)
+        ]
+        assert sum(sizes) == sum(work.size for work in works)
+        assert max(sizes) <= largest * sum(sizes) / chunks, steps
 
 
 @pytest.mark.parametrize(
@@ -114,57 +115,44 @@ def test_there_are_as_many_threads_and_chunks_as_the_bytes_are_worth(
 ) -> None:
     work = Workload(0, outer=1 << 10, inner=16, grain=1, size=nbytes)
     shares = partition([work], nbytes, threads, _MACHINE)
-    assert (shares.threads, shares.chunks) == found
-    assert shares.workers == shares.threads - 1
-    assert sum(_loads(shares.ranges, shares.bounds)) == 1 << 14
+    assert (shares.threads, shares.chunks, shares.workers) == (*found, found[0] - 1)
+    assert sum(map(_steps, _chunks(shares.ranges, shares.bounds))) == 1 << 14
 
 
 def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
     works = [Workload(k, outer=1 << 10, inner=16, grain=1, size=8 << 20) for k in range(2)]
-    rows = {}
-    for takes_turns in (False, True):
-        shares = partition(works, 16 << 20, 1, _MACHINE, takes_turns=takes_turns)
-        assert shares.chunks == 1
-        rows[takes_turns] = [StepRange(*row) for row in shares.ranges.tolist()]
-    assert [row.instruction for row in rows[False]] == [0, 1]
-    assert [row.instruction for row in rows[True]] == [0, 1] * 16
-    assert all(row.last - row.first == 64 for row in rows[True])
     # one instruction has none to take turns with
-    assert len(partition(works[:1], 16 << 20, 1, _MACHINE, takes_turns=True).ranges) == 1
+    for count, takes_turns, found in (
+        (2, False, [(0, 1024), (1, 1024)]),
+        (2, True, [(0, 64), (1, 64)] * 16),
+        (1, True, [(0, 1024)]),
+    ):
+        shares = partition(works[:count], 16 << 20, 1, _MACHINE, takes_turns=takes_turns)
+        (rows,) = _chunks(shares.ranges, shares.bounds)
+        assert [(row.instruction, row.last - row.first) for row in rows] == found
 
 
 @pytest.mark.parametrize(
-    ("shared_lines", "fits_own_cache", "found"),
+    ("works", "chunks", "is_near", "found"),
     [
         # half of the rows, so that no chunk divides a line
-        (1 << 10, True, (40, 32)),
+        ({"coarse_steps": 2, "shared_lines": 1 << 10}, 4, True, {(40, 32)}),
         # reading src again costs more than a few shared lines, or than the caches of a core bear
-        (10, True, (20, 64)),
-        (1 << 10, False, (20, 64)),
+        ({"coarse_steps": 2, "shared_lines": 10}, 4, True, {(20, 64)}),
+        ({"coarse_steps": 2, "shared_lines": 1 << 10}, 4, False, {(20, 64)}),
+        # many steps are cut between those of the outermost loop
+        (
+            {"outer": 640, "coarse_steps": 64, "shared_lines": 1 << 20},
+            3,
+            True,
+            {(210, 64), (220, 64)},
+        ),
     ],
 )
 def test_rows_are_cut_where_lines_of_dst_cost_more_than_reading_src_again(
-    shared_lines: int, fits_own_cache: bool, found: tuple[int, int]
+    works: dict[str, Any], chunks: int, is_near: bool, found: set[tuple[int, int]]
 ) -> None:
-    work = Workload(
-        0, 80, 64, grain=16, size=80 * 64 * 16, coarse_steps=2, shared_lines=shared_lines
-    )
-    ranges, _ = partition_chunks([work], 4, fits_own_cache=fits_own_cache)
-    rows = [StepRange(*row) for row in ranges.tolist()]
-    assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == {found}
-
-
-def test_many_steps_are_cut_between_those_of_the_outermost_loop() -> None:
-    work = Workload(0, 640, 64, grain=16, size=640 * 64 * 16, coarse_steps=64, shared_lines=1 << 20)
-    ranges, _ = partition_chunks([work], 3, fits_own_cache=True)
-    rows = [StepRange(*row) for row in ranges.tolist()]
-    assert {(row.inner_first, row.inner_last, row.first % 10) for row in rows} == {(0, 64, 0)}
-
-
-def _loads(ranges: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
-    """Return the steps of each chunk, of outer and inner loops together."""
-    parts = [[StepRange(*row) for row in ranges[a:b].tolist()] for a, b in pairwise(bounds)]
-    return [
-        sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in rows)
-        for rows in parts
-    ]
+    given = {"outer": 80, **works}
+    work = Workload(0, inner=64, grain=16, size=given["outer"] * 64 * 16, **given)
+    rows = [row for chunk in _cut([work], chunks, is_near=is_near) for row in chunk]
+    assert {(row.last - row.first, row.inner_last - row.inner_first) for row in rows} == found

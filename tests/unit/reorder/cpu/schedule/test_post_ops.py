@@ -8,12 +8,6 @@ from reorder.cpu.schedule.post_ops import inverse_parts, rounding_bits
 from reorder.values.formats import FORMATS
 
 
-def _products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return x times the inverse of y, with what that lacks, rounded as by one fused addition."""
-    inverse, lacking = (part.astype(np.longdouble) for part in inverse_parts(y))
-    return ((x * lacking).astype(np.float32) + x * inverse).astype(np.float32)
-
-
 def _rounds_right(divisors: NDArray[np.float64], bits: int) -> bool:
     """Whether x * z + x * w, fused, is on the right side of all numbers of so many bits.
 
@@ -45,24 +39,6 @@ def _rounds_right(divisors: NDArray[np.float64], bits: int) -> bool:
         if (is_wrong & is_near & (dividend >= 1 << (size - 1))).any():
             return False
     return True
-
-
-def test_divisors_whose_products_differ_from_the_quotients_are_found() -> None:
-    draw = np.random.default_rng(0)
-    one = 1 << 23
-    suspects, wrong = [], 0
-    for significand in map(int, draw.integers(one, 2 * one, 2000)):
-        y = np.array([significand / one])
-        is_right = _rounds_right(y, 24)
-        inverse = pow(2, -25, significand) if significand % 2 else one
-        dividends = [inverse, significand - inverse, *draw.integers(one, 2 * one, 100)]
-        x = np.array(dividends) / one
-        differs = (_products(x, y) != (x / y).astype(np.float32)).any()
-        assert not (is_right and differs), significand
-        suspects += [] if is_right else [y]
-        wrong += differs
-    assert wrong > len(suspects) // 4
-    assert _rounds_right(np.concatenate(suspects), 12)
 
 
 def _significands(first: int, count: int) -> NDArray[np.float64]:

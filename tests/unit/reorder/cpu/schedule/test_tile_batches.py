@@ -1,5 +1,7 @@
 """Schedules of conversions: which code runs in which order, decided without any compiled code."""
 
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,12 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
+from reorder.cpu.schedule.operands import Sides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
+from reorder.cpu.schedule.tile_rows import dense_strides
+from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
 _SCALE = Attr(dst_scale=np.linspace(1, 2, 32), dst_scale_mask=2)
@@ -92,3 +97,31 @@ def test_joined_batches_keep_their_chunks_and_code() -> None:
     kernels = [word for word in joined.program if isinstance(word, Kernel)]
     assert {*kernels} == {batch.kernel for batch in boxes} | {Kernel(8)}
     assert sum(isinstance(word, StageTypes) for word in joined.program) == 1
+
+
+@pytest.mark.parametrize(
+    ("extents", "operand", "loops", "columns", "size"),
+    [
+        # a block of 16 channels, stored 8 times; tiles of other blocks have other ones
+        ((60, 16), (0, 1), [(4, 16)], 960, 4 * 128),
+        # 3 channels: a value for each element
+        ((100, 3), (0, 1), [(2, 0)], 300, 300),
+        # groups that are far apart
+        ((4, 48), (0, 32), [(8, 1)], 48, 8 * 48),
+        # rows that are long in place
+        ((4, 64), (64, 1), [(8, 256)], 256, 0),
+        ((4, 64), (1, 0), [(8, 4)], 64, 0),
+    ],
+)
+def test_operands_are_gathered_where_rows_would_be_short(
+    extents: tuple[int, ...],
+    operand: tuple[int, ...],
+    loops: list[tuple[int, int]],
+    columns: int,
+    size: int,
+) -> None:
+    nodes = tuple(Node(extent, extent, ()) for extent in extents)
+    sides = Sides(dense_strides(nodes), dense_strides(nodes), [*operand])
+    rows = rows_of_operand(nodes, sides, loops)
+    blocks = prod(extent for extent, stride in loops if stride)
+    assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
