@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -110,26 +110,27 @@ class _Reader:
 
     def value(self) -> str | GgufValue:
         """Return the next value of metadata."""
-        kind = self.number(4, "the type of a value")
-        raw = b"".join(self._parts(kind))
+        kind, parts = self.number(4, "the type of a value"), list[bytes]()
+        self._add_value(kind, parts)
+        raw = b"".join(parts)
         is_text = kind == _STRING
         return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
 
-    def _parts(self, kind: int, depth: int = 0) -> Iterator[bytes]:
-        """Yield the bytes of a value of a type."""
+    def _add_value(self, kind: int, parts: list[bytes], depth: int = 0) -> None:
+        """Append the bytes of a value of a type."""
         if kind in _SCALARS:
-            yield self.take(_SCALARS[kind], "a value")
+            parts.append(self.take(_SCALARS[kind], "a value"))
         elif kind == _STRING:
-            yield (size := self.take(8, "a string"))
-            yield self.take(int.from_bytes(size, "little"), "a string")
+            parts.append(size := self.take(8, "a string"))
+            parts.append(self.take(int.from_bytes(size, "little"), "a string"))
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            yield (head := self.take(12, "an array"))
+            parts.append(head := self.take(12, "an array"))
             inner, count = struct.unpack("<IQ", head)
             if inner in _SCALARS:
-                yield self.take(_SCALARS[inner] * count, "an array")
+                parts.append(self.take(_SCALARS[inner] * count, "an array"))
             else:
                 for _ in range(count):
-                    yield from self._parts(inner, depth + 1)
+                    self._add_value(inner, parts, depth + 1)
         else:
             raise MemdescError(
                 f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"

@@ -13,9 +13,9 @@ from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.checkpoints import Differing
 from reorder.cli.main import main
-from reorder.records import Record
+from reorder.records import Record, repack
 from tests.checkpoints import fp8_layer, gptq_layer
-from tests.records import random_record
+from tests.records import plain_scales, random_record
 from tests.unit.reorder.checkpoints.schemes import compressed, declared, write_model
 
 _DIMS = (64, 128)
@@ -220,6 +220,13 @@ def test_rows_of_blocks_that_were_swapped_and_nibbles_of_codes_are_named(tmp_pat
     codes = bad.data.reshape(-1, 18)[:, 2:]
     codes[:] = codes << 4 | codes >> 4
     assert _differing(tmp_path, bad, good).causes == ("the nibbles of each byte are reversed",)
+    # in the format of the side that is wrong
+    rng, desc = np.random.default_rng(0), record_desc((128, 64), "gptq", group=32, zeros="v2")
+    good = plain_scales(random_record(desc, rng), rng)
+    bad = repack(good, "awq")
+    words = bad.tensors["qweight"]
+    words[:] = words << 4 | words >> 4
+    assert "the nibbles of each byte are reversed" in _differing(tmp_path, bad, good).causes
 
 
 def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def _record(name: str, dims: str) -> str:
 _F4 = _npy(_HEADER, bytes(12))
 _NAMES: dict[str, Any] = {
     "F4": _F4,
+    "FIVE": memory_desc((2, 3, 2, 5, 2), "f32").to_json(),
     "HEADER": _HEADER,
     "ONE": _zip(("a.npy", _F4)),
     "QUANTIZED": {"name": "w", "quantized": {"axis": [], "groups": []}},
