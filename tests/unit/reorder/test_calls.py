@@ -308,6 +308,9 @@ def test_a_class_whose_c_function_fails_is_read_by_python() -> None:
         for call in exchanged_calls(kind).values():
             results = [bits_of(call()) for _ in range(4)]
             assert results == [results[0]] * 4
+            asked = Exchanged.asked
+            assert bits_of(call()) == results[0]
+            assert Exchanged.asked > asked
 
 
 def test_a_subclass_that_may_export_something_else_is_read_by_python() -> None:
