@@ -14,7 +14,7 @@ from reorder.api import execute, is_on_device, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.planner import plan_reorder
 from reorder.threads import checked_threads
-from reorder.values.attr import Attr
+from reorder.values.attr import Attr, check_attr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,8 +80,7 @@ class RuntimePlan(Checked):
                     f"{name} is {shown[0]} in src and {shown[1]} in dst; both must be "
                     "the same, known or not"
                 )
-        if not isinstance(self.attr, Attr | None):
-            raise MemdescError(f"attr must be a reorder.Attr, not {short_repr(self.attr)}")
+        check_attr(self.attr)
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
         """Return the plan for the given sizes, as `plan_reorder` does.

@@ -88,23 +88,22 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
+def _versioned_in(capsule: Any) -> _Versioned | None:
+    """Return what a capsule with a version holds, if it is not consumed yet."""
+    if not _is_valid(capsule, b"dltensor_versioned"):
+        return None
+    return _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
+
+
 def _tensor_in(capsule: Any) -> _DLTensor | None:
     """Return the tensor in a capsule that is not consumed yet; None for an unknown version."""
     if _is_valid(capsule, b"dltensor"):
         return _DLTensor.from_address(_pointer(capsule, b"dltensor") or 0)
-    if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
-        tensor: _DLTensor = versioned.tensor
-        return tensor if versioned.major == _VERSION[0] else None
-    return None
-
-
-def _is_copy(capsule: Any) -> bool:
-    """Whether a capsule says that its tensor is a copy."""
-    if not _is_valid(capsule, b"dltensor_versioned"):
-        return False
-    versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
-    return bool(versioned.flags & IS_COPIED)
+    versioned = _versioned_in(capsule)
+    if versioned is None or versioned.major != _VERSION[0]:
+        return None
+    tensor: _DLTensor = versioned.tensor
+    return tensor
 
 
 @lru_cache(MAX_CLASSES)
@@ -232,7 +231,8 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     try:
         _refuse_negated(x, side)
         capsule, dtype = _take(x)
-        is_copy = _is_copy(capsule)
+        versioned = _versioned_in(capsule)
+        is_copy = versioned is not None and bool(versioned.flags & IS_COPIED)
         array: NDArray[Any] = np.from_dlpack(_Taken(capsule))
     except (MemdescError, MemoryError):
         raise

@@ -11,7 +11,7 @@ from memdesc.desc import checked_desc
 from memdesc.immutable import value_class
 from memdesc.tags import FormatTag
 from reorder.plan.boxes import planned_boxes
-from reorder.values.attr import Attr
+from reorder.values.attr import Attr, check_attr
 from reorder.values.binding import BoundAttr, bind
 
 if TYPE_CHECKING:
@@ -203,8 +203,7 @@ def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, Mem
     elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):
         src = memory_desc(dst.dims, dst.dtype, src)
     pair = checked_desc("src", src), checked_desc("dst", dst)
-    if attr is not None and not isinstance(attr, Attr):
-        raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
+    check_attr(attr)
     return pair
 
 

@@ -159,6 +159,12 @@ class Attr(Checked):
         return f"Attr({', '.join(parts)})"
 
 
+def check_attr(attr: object) -> None:
+    """Refuse attributes that are neither an `Attr` nor None."""
+    if not isinstance(attr, Attr | None):
+        raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
+
+
 def check_beta(attr: object, out: object) -> None:
     """Refuse attributes that add to what `out` holds if there is no `out`."""
     if out is None and isinstance(attr, Attr) and attr.beta:

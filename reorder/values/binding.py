@@ -9,7 +9,7 @@ import numpy as np
 
 from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.layout import dim_name
-from reorder.values.attr import F8_ROUNDINGS, Attr
+from reorder.values.attr import F8_ROUNDINGS, Attr, check_attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
 from reorder.values.parameter import GROUPED_DIMS, Parameter
 
@@ -109,10 +109,9 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
 
     Fails if a mask, a length, a group or a zero point does not fit; the message gives the numbers.
     """
+    check_attr(attr)
     if attr is None:
         attr = _NEUTRAL
-    if not isinstance(attr, Attr):
-        raise MemdescError(f"attr must be a reorder.Attr, not {type(attr).__name__}")
     work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
     operands = []
     for parameter in attr.parameters:

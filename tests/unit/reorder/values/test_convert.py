@@ -26,8 +26,6 @@ from tests.conversions import (
 )
 from tests.programs import run_python
 
-SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
-LARGE = [name for name in DATA_TYPES if name not in SMALL]
 _ROW = 10_000_000 // 16
 # where numpy and ml_dtypes convert by our rule: floats to floats, and up from integers
 _THEIRS = [name for name in FLOATS if name != "f4_e2m1"]
@@ -70,22 +68,27 @@ def check(
     assert not wrong.size, [(hex(codes[i]), hex(ours[i]), hex(wanted[i])) for i in wrong[:5]]
 
 
-@EVERY_PAIR
-@pytest.mark.parametrize("src", SMALL)
-def test_every_value_of_a_small_type_becomes_every_type_by_the_written_rule(
-    src: str, every_pair: bool
-) -> None:
+def some_codes(src: str) -> NDArray[Any]:
+    """Return every code of a type of up to 8 bits, and some of another."""
+    if DATA_TYPES[src].bits > 16:
+        return random_codes(src, 200, 3)
     codes = every_code(src)
     # the fractions take a sample where there are many
-    few = codes
-    if codes.size > 256:
-        few = codes[np.random.default_rng(0).choice(codes.size, 75, replace=False)]
+    few = np.random.default_rng(0).choice(codes.size, min(codes.size, 256 // 3), replace=False)
+    return codes if codes.size <= 256 else codes[few]
+
+
+@EVERY_PAIR
+@pytest.mark.parametrize("src", DATA_TYPES)
+def test_values_of_a_type_become_every_type_by_the_written_rule(src: str, every_pair: bool) -> None:
+    codes = some_codes(src)
     for dst in DATA_TYPES:
-        wanted = few if src == dst else spelled_out(few, src, dst)
-        check_ways(few, wanted, src, dst, every_pair=every_pair)
+        wanted = codes if src == dst else spelled_out(codes, src, dst)
+        check_ways(codes, wanted, src, dst, every_pair=every_pair)
         # numpy and ml_dtypes know these
-        if codes.size > 256 and dst in _THEIRS and src != dst:
-            check_ways(codes, theirs(codes, src, dst), src, dst, every_pair=every_pair)
+        if DATA_TYPES[src].bits == 16 and dst in _THEIRS and src != dst:
+            every = every_code(src)
+            check_ways(every, theirs(every, src, dst), src, dst, every_pair=every_pair)
 
 
 def test_random_bits_of_f32_become_what_numpy_and_ml_dtypes_make_of_them() -> None:
@@ -104,17 +107,6 @@ def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) 
         assert np.array_equal(kernels, run(codes, "f32", dst, by="definition"))
         if dst in _THEIRS and dst != "f32":
             check(kernels, theirs(codes, "f32", dst), codes, ("f32", dst))
-
-
-@EVERY_PAIR
-@pytest.mark.parametrize("src", LARGE)
-def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
-    src: str, every_pair: bool
-) -> None:
-    codes = random_codes(src, 200, 3)
-    for dst in DATA_TYPES:
-        wanted = codes if src == dst else spelled_out(codes, src, dst)
-        check_ways(codes, wanted, src, dst, every_pair=every_pair)
 
 
 @pytest.mark.parametrize("src", ["f32", "f64"])
