@@ -237,9 +237,10 @@ def test_an_image_by_hand_is_refused_or_has_all_of_its_pixels(
     dims: tuple[int, ...], rng: Random
 ) -> None:
     known = image_desc(dims, "f32", "in_out_channel")
-    sizes: Any = mutated((known.width, known.height, known.channels), rng, rng.randrange(3))
+    numbers = known.width, known.height, known.channels
+    width, height, channels = mutated(numbers, rng, rng.randrange(3))
     try:
-        made = ImageDesc(known.desc, *sizes, known.name)
+        made = ImageDesc(known.desc, width, height, channels, known.name)
     except MemdescError:
         return
     x, y, lane = made.pixel([disguised(size - 1, rng) for size in dims])

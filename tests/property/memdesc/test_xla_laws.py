@@ -32,7 +32,7 @@ def expected_offsets(
                 inner.append((joined % size, size))
                 joined, extent = np.zeros_like(joined), 1
         index[first:], extents[first:] = map(list, zip(*outer, *inner, strict=True))
-    return np.ravel_multi_index(tuple(index), tuple(extents))
+    return np.asarray(np.ravel_multi_index(tuple(index), tuple(extents)))
 
 
 def text_of(

@@ -93,6 +93,7 @@ def test_only_integers_are_taken_as_integers(take: Take) -> None:
 
 def test_a_flag_is_true_or_false() -> None:
     assert checked_flag("padded", np.False_) is False
-    for given in (1, 0, None, "True", np.array([True, False]), []):
+    wrong: tuple[Any, ...] = (1, 0, None, "True", np.array([True, False]), [])
+    for given in wrong:
         with pytest.raises(MemdescError, match=r"^padded must be True or False, not"):
             checked_flag("padded", given)
