@@ -17,4 +17,14 @@ def places(axes: Iterable[Axis], blocks: Iterable[Block]) -> dict[tuple[int, ...
 
 def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
     """Return the offset of every padded index, one index per axis."""
-    return {index: desc.offset0 + at for index, at in places(desc.axes, desc.blocks).items()}
+    layout = desc.layout
+    bases = places(layout.axes, layout.blocks)
+    return {index: swizzled(layout.offset0 + at, layout.xor) for index, at in bases.items()}
+
+
+def swizzled(base: int, terms: Iterable[tuple[int, int]]) -> int:
+    """Return the offset of a base: each term adds bits of the base, by XOR, to others of it."""
+    offset = base
+    for shift, mask in terms:
+        offset ^= (base >> shift if shift > 0 else base << -shift) & mask
+    return offset

@@ -6,6 +6,7 @@ number at most `max_nelems`.
 """
 
 import contextlib
+from dataclasses import replace
 from functools import cache
 from math import lcm, prod
 
@@ -276,6 +277,14 @@ def descs(
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
     dtype = draw(data_types() if dtypes is None else dtypes)
     return draw(descs_of(sizes, dtype, max_nelems, source=source))
+
+
+@st.composite
+def swizzled_descs(draw: DrawFn, *, max_ndims: int = 5, max_nelems: int = 256) -> MemoryDesc:
+    """Draw a descriptor whose offsets an XOR term swizzles, if bases have the bits it reads."""
+    desc = draw(descs(max_ndims=max_ndims, max_nelems=max_nelems))
+    term = draw(st.sampled_from((-4, -3, -1, 1, 3, 4, 7))), draw(st.integers(0, 511))
+    return memory_desc(desc.dims, desc.dtype, replace(desc.layout, xor=(term,)))
 
 
 @st.composite

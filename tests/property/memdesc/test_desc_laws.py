@@ -1,24 +1,30 @@
 import copy
 import pickle
 from contextlib import suppress
+from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import memdesc
 from memdesc import Layout, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.desc import desc_of
+from memdesc.names import Name
 from memdesc.verbose import from_verbose, to_verbose
+from tests.named import NAMES, uneven_desc
 from tests.oracles import offsets
-from tests.strategies import data_types, descs, descs_of, dims, tag_descs
+from tests.pictures import cells, check, halves
+from tests.strategies import data_types, descs, descs_of, dims, swizzled_descs, tag_descs
 
 # what a repr may name
 SCOPE = vars(memdesc)
 
 
-@given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
+@given(descs() | swizzled_descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_every_copy_is_equal_and_hashes_the_same(desc: MemoryDesc, protocol: int) -> None:
     assert eval(repr(desc), SCOPE) == desc
     assert MemoryDesc.from_json(desc.to_json()) == desc
@@ -53,7 +59,7 @@ def test_a_verbose_string_reads_back_where_it_holds_the_padding(data: st.DataObj
         assert read.inner_blks == desc.inner_blks
 
 
-@given(descs())
+@given(descs() | swizzled_descs())
 def test_every_name_among_the_tags_makes_an_equal_descriptor(desc: MemoryDesc) -> None:
     names = desc.names()
     assert len(set(names)) == len(names)
@@ -99,7 +105,7 @@ def test_the_stride_of_a_dim_of_one_changes_nothing(data: st.DataObject) -> None
     assert offsets(other) == offsets(desc)
 
 
-@given(descs(), data_types())
+@given(descs() | swizzled_descs(), data_types())
 def test_another_data_type_keeps_every_offset_and_can_be_undone(
     desc: MemoryDesc, dtype: str
 ) -> None:
@@ -110,8 +116,9 @@ def test_another_data_type_keeps_every_offset_and_can_be_undone(
     assert other.min_nbytes == (data_type(dtype).nbytes(desc.layout.last + 1) if desc.nelems else 0)
 
 
-@given(descs(max_nelems=256))
+@given(descs(max_nelems=256) | swizzled_descs())
 def test_the_counts_belong_together(desc: MemoryDesc) -> None:
+    assert desc.layout.last == max(offsets(desc).values(), default=desc.offset0)
     assert desc.nelems <= desc.padded_nelems
     assert desc.has_padding == (desc.nelems < desc.padded_nelems)
     assert round(desc.padding_overhead * desc.nelems) == desc.padded_nelems
@@ -120,7 +127,7 @@ def test_the_counts_belong_together(desc: MemoryDesc) -> None:
     assert sorted(dim for axis in desc.axes for dim in axis.dims) == list(range(desc.ndims))
 
 
-@given(descs())
+@given(descs() | swizzled_descs())
 def test_fields_of_onednn_make_the_same_descriptor_by_hand(desc: MemoryDesc) -> None:
     names = ("inner_blks", "inner_idxs", "strides", "padded_dims", "offset0")
     try:
@@ -145,3 +152,37 @@ def test_an_array_and_its_descriptor_agree_on_every_element(data: st.DataObject)
     first = (np.lib.array_utils.byte_bounds(x)[0] - owner.ctypes.data) // 4
     for index in np.ndindex(x.shape):
         assert owner[first + desc.offset(index)] == x[index]
+
+
+@given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
+def test_a_descriptor_by_a_known_name_has_this_name_among_its_names(
+    name: Name, random: Random
+) -> None:
+    if desc := uneven_desc(name.text, random):
+        assert name in desc.names()
+        assert MemoryDesc.from_json(desc.to_json()) == desc
+        assert eval(repr(desc), SCOPE) == desc
+
+
+@pytest.mark.campaign
+def test_every_known_name_is_among_the_names_of_uneven_sizes() -> None:
+    random = Random(0)
+    described = {name: desc for name in NAMES if (desc := uneven_desc(name.text, random))}
+    assert len(described) > 1800
+    assert [name for name, desc in described.items() if name not in desc.names()] == []
+
+
+# A picture is slow to draw and to read back, so a third of the examples is enough.
+@settings(max_examples=settings().max_examples // 3)
+@given(desc=descs())
+def test_every_number_of_a_picture_is_the_offset_of_its_index(desc: MemoryDesc) -> None:
+    picture = desc.show()
+    grid, memory = cells(picture.svg)
+    check(desc, grid, memory)
+    assert picture == desc.show()
+    # the halves of a page have the same cells
+    drawn = [seen.hover for half in halves(picture) for side in cells(half) for seen in side]
+    assert drawn == [seen.hover for seen in [*grid, *memory]]
+    if max(desc.padded_dims) <= 4 and desc.padded_nelems <= 64:
+        shown = {seen.index for seen in grid if not seen.is_hatched}
+        assert shown == set(product(*map(range, desc.dims)))

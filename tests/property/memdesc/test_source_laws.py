@@ -14,7 +14,7 @@ from memdesc import MemoryDesc, memory_desc
 from memdesc.index import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.oracles import offsets
-from tests.strategies import descs
+from tests.strategies import descs, swizzled_descs
 
 _MANY = st.lists(descs(max_nelems=384), min_size=3, max_size=12)
 
@@ -40,7 +40,7 @@ def _row_major(desc: MemoryDesc, fill: int) -> tuple[list[int], list[int], list[
 
 
 @example(memory_desc((0, 5), "f32", strides=(0, 0)))
-@given(descs(max_nelems=384))
+@given(descs(max_nelems=384) | swizzled_descs())
 def test_a_source_in_python_is_the_layout(desc: MemoryDesc) -> None:
     names = run_python(desc.source("python"))
     for index in _indices(desc)[:64]:

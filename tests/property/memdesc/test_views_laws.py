@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, memory_desc
-from tests.strategies import descs, dims
+from tests.strategies import descs, dims, swizzled_descs
 
 
 def boxes(parent: MemoryDesc, dim: int) -> dict[tuple[int, int], bool]:
     """Return where a view may start and what size it may have, and whether that cuts no block."""
     axis = next(k for k, axis in enumerate(parent.axes) if dim in axis.dims)
-    whole, step = parent.dims[dim], parent.layout.outer(axis).step
+    whole, step = parent.dims[dim], parent.layout.base().outer(axis).step
     return {
         (at, size): min(at, size) >= 0
         and at + size <= whole
@@ -30,7 +30,7 @@ def boxes(parent: MemoryDesc, dim: int) -> dict[tuple[int, int], bool]:
 def test_a_view_is_a_box_of_its_parent_and_refused_exactly_where_it_cuts_a_block(
     data: st.DataObject,
 ) -> None:
-    parent = data.draw(descs(max_ndims=5, max_nelems=256))
+    parent = data.draw(descs(max_ndims=5, max_nelems=256) | swizzled_descs())
     any_dim = data.draw(st.sampled_from([None, *range(parent.ndims)]))
     parts, is_legal = [], True
     for dim in range(parent.ndims):
@@ -54,7 +54,7 @@ def test_a_view_is_a_box_of_its_parent_and_refused_exactly_where_it_cuts_a_block
 
 @given(st.data())
 def test_permute_axes_is_the_inverse_of_numpys_transpose(data: st.DataObject) -> None:
-    desc = data.draw(descs(max_ndims=5, max_nelems=256))
+    desc = data.draw(descs(max_ndims=5, max_nelems=256) | swizzled_descs())
     perm = data.draw(st.permutations(range(desc.ndims)))
     permuted = desc.permute_axes(perm)
     assert np.array_equal(permuted.layout.offsets().transpose(perm), desc.layout.offsets())
@@ -81,7 +81,7 @@ def regrouped_dims(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @given(st.data())
 def test_reshape_keeps_the_offsets_in_row_major_order_or_refuses(data: st.DataObject) -> None:
-    desc = data.draw(descs(max_ndims=5, max_nelems=256))
+    desc = data.draw(descs(max_ndims=5, max_nelems=256) | swizzled_descs())
     sizes = data.draw(
         regrouped_dims(desc.dims) | st.lists(st.integers(-2, 40), max_size=6).map(tuple)
     )
@@ -162,7 +162,7 @@ def has_odd_unit(desc: MemoryDesc) -> bool:
     return any(desc.dims[dim] == 1 for axis in odd for dim in axis.dims)
 
 
-@given(descs())
+@given(descs() | swizzled_descs())
 def test_a_reshape_to_the_same_dims_changes_nothing(desc: MemoryDesc) -> None:
     assert desc.reshape(desc.dims) == desc or has_odd_unit(desc)
 

@@ -40,6 +40,10 @@ _PARTS = (
         "No tensor_index: strides do not nest: 3 is at most 4, where others end.",
         "void tensor_fill(",
     ),
+    (
+        *(memory_desc((4, 4), "f16", "SharedLinearLayout([[0, 1], [0, 3], [1, 2], [3, 0]])"), "c"),
+        "No tensor_index: XOR by ((1, 7), (2, 3), (3, 1)) twice is not the base again.",
+    ),
     # parameters without an effect are marked for compilers
     (memory_desc((2, 1), "f32", "ab"), "c++", "    (void)b;\n"),
     (_EMPTY, "c", "    (void)offset;\n    (void)index;\n    return -1;\n"),
