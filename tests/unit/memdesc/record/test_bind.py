@@ -80,11 +80,6 @@ def test_a_record_is_found_in_its_tensors(name: str, options: dict[str, Any]) ->
             assert words.nbytes == desc.tensors[role]
 
 
-def test_words_of_mlx_say_nothing_about_their_codes() -> None:
-    words = SCHEMES["mlx"].words(record_desc((64, 128), "mlx"))
-    assert [name for name, each in words.items() if each.desc is None] == ["weight"]
-
-
 @pytest.mark.parametrize("name", ["pack_quantized", "hqq", "bnb_nf4"])
 def test_constants_with_other_values_are_of_no_record(name: str) -> None:
     desc = record_desc((64, 128), name)
@@ -106,26 +101,16 @@ def test_one_group_of_one_input_is_called_one_for_all() -> None:
     assert dict(found.options)["group"] == -1
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_what_was_cut_is_no_record(name: str) -> None:
-    """*Law*: without a column of words, the codes are not those of the same record."""
-    desc = records(name, {})[0]
-    held = stored(desc)
-    first = next(iter(held))
-    shape = (*held[first].shape[:-1], held[first].shape[-1] - 1)
-    count = held[first].nbytes // held[first].shape[-1] * shape[-1]
-    held[first] = held[first]._replace(shape=shape, nbytes=count)
-    bound = bind(SCHEMES[name], held, dict(desc.options))
-    assert desc not in bound.descs
-
-
 # the words of these are only in another order, which descriptors alone tell
 _ALIKE = {"torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default"}
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_the_tensors_of_a_scheme_are_of_no_other(name: str) -> None:
-    """*Law*: schemes with tensors of the same names do not take each other's, or mean the same."""
+def test_what_was_cut_is_no_record_and_the_tensors_of_a_scheme_are_of_no_other(name: str) -> None:
+    """*Law*: schemes with tensors of the same names do not take each other's, or mean the same.
+
+    Without a column of words, the codes are not those of the same record.
+    """
     desc = record_desc((256, 256), name)
     held = stored(desc)
     for other, scheme in SCHEMES.items():
@@ -133,10 +118,17 @@ def test_the_tensors_of_a_scheme_are_of_no_other(name: str) -> None:
             continue
         # one scale of all is one of a block of all
         assert all(found == desc for found in bind(scheme, held, {}).descs), other
+    first, codes = next(iter(held.items()))
+    *outer, columns = codes.shape
+    nbytes = codes.nbytes // columns * (columns - 1)
+    held[first] = codes._replace(shape=(*outer, columns - 1), nbytes=nbytes)
+    assert desc not in bind(SCHEMES[name], held, dict(desc.options)).descs
 
 
 def test_bits_that_no_shape_shows_are_asked_for() -> None:
     desc = record_desc((64, 256), "mlx", bits=4, group=64)
+    words = SCHEMES["mlx"].words(desc)
+    assert [name for name, each in words.items() if each.desc is None] == ["weight"]
     bound = bind(SCHEMES["mlx"], stored(desc), {})
     assert {dict(each.options)["bits"] for each in bound.descs} == {2, 4, 8}
     text, names = difference(bound.descs)

@@ -31,15 +31,12 @@ def test_a_record_by_hand_is_a_value() -> None:
     assert (desc.nbytes, desc.tensors, desc.bits_per_element) == (20, {"data": 20}, 10)
     assert str(desc.rule) == "d * q"
     assert desc.field("q") is CODES
+    named = [replace(desc, name="other"), replace(desc, letters="oi")]
     for other in (
-        copy.copy(desc),
-        pickle.loads(pickle.dumps(desc)),
-        replace(desc, name="other"),
-        replace(desc, letters="oi"),
+        *(copy.copy(desc), pickle.loads(pickle.dumps(desc)), *named),
         replace(desc, options=(("group", 8),)),
     ):
-        assert other == desc
-        assert hash(other) == hash(desc)
+        assert (other, hash(other)) == (desc, hash(desc))
     assert desc != replace(desc, rule=RULE._replace(sign=-1))
     assert repr(desc) == "record_desc((2, 8), 'mine')"
 
@@ -147,20 +144,14 @@ def test_constants_are_tensors_without_numbers() -> None:
 
 
 def test_integers_are_those_that_f32_holds_exactly() -> None:
-    fields = WIDE, SCALES
-    code = Number((("q", 8),))
-    assert RecordDesc((2, 8), fields, RULE._replace(code=code)).rule.code == code
-    for minus in (2**24, -(2**24)):
-        code = Number((("q", 0),), minus)
-        assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
+    shifted, *moved = Number((("q", 8),)), Number((("q", 0),), 2**24), Number((("q", 0),), -(2**24))
+    for codes, code in ((WIDE, shifted), *((CODES, number) for number in moved)):
+        assert RecordDesc((2, 8), (codes, SCALES), RULE._replace(code=code)).rule.code == code
 
 
-def test_a_field_that_all_rows_share_does_not_overlap() -> None:
-    shared = replace(SCALES, layout=layout((2, 1), (0, 1)))
+def test_fields_overlap_unless_bounded_work_proves_them_apart() -> None:
+    shared = replace(SCALES, layout=layout((2, 1), (0, 1)))  # all rows share it
     assert RecordDesc((2, 8), (shared, CODES), RULE).tensors == {"data": 20}
-
-
-def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
     count = 10**5
     q = Field("q", "u8", layout((count, 1), (10**6 + 3, 1)), (1, count), "data")
     d = Field("d", "u8", layout((1, count), (1, 10**6 + 5), 10**9 + 1), (count, 1), "data")
