@@ -7,7 +7,7 @@ by hand of any integers. Wrong arguments of any kind are those of `test_careless
 import json
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,31 +107,25 @@ _PIECES = [
 ]
 
 
-class _Reader(NamedTuple):
-    """What makes a value, and what its arguments are drawn from."""
-
-    make: Callable[..., Any]
-    given: tuple[st.SearchStrategy[Any], ...]
-
-
-_READERS = {
-    "huge sizes": _Reader(
+# what makes a value, and what its arguments are drawn from
+_READERS: dict[str, tuple[Callable[..., Any], tuple[st.SearchStrategy[Any], ...]]] = {
+    "huge sizes": (
         memory_desc,
         (st.lists(_HUGE, min_size=1, max_size=12), st.sampled_from(["u8", "s4"]), name_strings()),
     ),
-    "tag by hand": _Reader(FormatTag, (*_TAGS, _SMALL)),
-    "tag": _Reader(parse_tag, (name_strings() | _changed(*_KNOWN),)),
-    "name": _Reader(
-        _by_name, (_SOME_DIMS, st.sampled_from(["s8", "f16"]), name_strings() | _changed(*_KNOWN))
+    "tag by hand": (FormatTag, (*_TAGS, _SMALL)),
+    "tag": (parse_tag, (name_strings() | _changed(*_KNOWN),)),
+    "name": (
+        _by_name,
+        (_SOME_DIMS, st.sampled_from(["s8", "f16"]), name_strings() | _changed(*_KNOWN)),
     ),
-    "fields of JSON": _Reader(MemoryDesc.from_json, (_FIELDS.flatmap(json_mutations),)),
-    "JSON": _Reader(
-        MemoryDesc.from_json, (st.text(max_size=20) | _changed(*map(MemoryDesc.to_json, _DESCS)),)
+    "fields of JSON": (MemoryDesc.from_json, (_FIELDS.flatmap(json_mutations),)),
+    "JSON": (
+        MemoryDesc.from_json,
+        (st.text(max_size=20) | _changed(*map(MemoryDesc.to_json, _DESCS)),),
     ),
-    "verbose": _Reader(
-        from_verbose, (_changed(*(to_verbose(_DESCS[k]) for k in (0, 3))), st.just(_DIMS))
-    ),
-    "notation": _Reader(
+    "verbose": (from_verbose, (_changed(*(to_verbose(_DESCS[k]) for k in (0, 3))), st.just(_DIMS))),
+    "notation": (
         _by_notation,
         (st.lists(st.sampled_from(_PIECES), max_size=9).map("".join) | st.text(max_size=20),),
     ),
@@ -141,8 +135,8 @@ _READERS = {
 @pytest.mark.parametrize("what", _READERS)
 @given(data=st.data())
 def test_anything_is_read_as_what_it_says_or_refused(what: str, data: st.DataObject) -> None:
-    reader = _READERS[what]
-    check(only_memdesc_errors(reader.make, *map(data.draw, reader.given)))
+    make, given_to = _READERS[what]
+    check(only_memdesc_errors(make, *map(data.draw, given_to)))
 
 
 @given(st.one_of(st.text(max_size=120), name_strings()))

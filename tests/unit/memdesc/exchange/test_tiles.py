@@ -103,23 +103,16 @@ def test_what_no_tile_is_like_is_not_written() -> None:
     for system in ("triton", "cutlass"):
         with pytest.raises(UnsupportedFormatError, match="cannot express"):
             written(other, system)
+    # bases of different lengths
+    with pytest.raises(UnsupportedFormatError, match="cannot be described"):
+        parse_layout("SharedLinearLayout([[0, 1], [1], [2, 0]])")
 
 
 def test_names_of_a_tile_make_it_again() -> None:
-    desc = memory_desc((8, 64), "f16", "K_SW128")
-    names = [name.text for name in desc.names()]
+    tile, matrix = memory_desc((8, 64), "f16", "K_SW128"), memory_desc((2,) * 12, "f32")
+    names = [name.text for name in tile.names()]
     assert names[:3] == ["K_SW128", "SWIZZLE_128B", SWIZZLED]
-    for name in names:
-        assert memory_desc((8, 64), "f16", name) == desc
-
-
-def test_many_dims_are_written_at_once() -> None:
-    desc = memory_desc((2,) * 12, "f32")
-    first = written(desc, "triton")[0]
+    first = written(matrix, "triton")[0]
     assert first.endswith(f"order={list(range(12))[::-1]})")
-    assert memory_desc(desc.dims, "f32", first) == desc
-
-
-def test_bases_of_different_lengths_are_refused() -> None:
-    with pytest.raises(UnsupportedFormatError, match="cannot be described"):
-        parse_layout("SharedLinearLayout([[0, 1], [1], [2, 0]])")
+    for desc, name in (*((tile, name) for name in names), (matrix, first)):
+        assert memory_desc(desc.dims, desc.dtype, name) == desc

@@ -19,12 +19,6 @@ WITH_DIGITS = [name for name, row in CLDNN.items() if row["digits"] and name not
 WITH_INT4_DIGITS = [name for name in WITH_DIGITS if "int4_digits" in CLDNN[name]]
 
 
-def letters_in_logical_order(digits: Digits) -> str:
-    present = {letter for letters, _, _ in digits for letter in letters}
-    order = "bfvuwzyx" if present & {"b", "f"} else "goizyx"
-    return "".join(letter for letter in order if letter in present)
-
-
 def whole(digits: Digits, letters: str, align: dict[str, int]) -> int:
     """Return what the extent of an axis is rounded up to."""
     return lcm(
@@ -45,7 +39,10 @@ def awkward_sizes(name: str, digits: Digits) -> dict[str, int]:
         sizes["x"] = 4
     if name == "os_is_osv32_isv32_swizzled_by_4":
         sizes["y"] = sizes["x"] = 1
-    return {letter: sizes[letter] for letter in letters_in_logical_order(digits)}
+    # in logical order
+    present = {letter for letters, _, _ in digits for letter in letters}
+    order = "bfvuwzyx" if present & {"b", "f"} else "goizyx"
+    return {letter: sizes[letter] for letter in order if letter in present}
 
 
 def published_offsets(

@@ -28,30 +28,20 @@ def described(name: str, bits: int, *, uneven: bool) -> MemoryDesc:
     return memory_desc(dims, DTYPES[bits], name)
 
 
-def in_memory(desc: MemoryDesc, q: np.ndarray) -> np.ndarray:
-    """Place elements by the formula of offsets."""
-    found = np.zeros(desc.padded_nelems, q.dtype)
-    found[desc.layout.offsets()] = q
-    return found
-
-
 @pytest.mark.parametrize(("name", "bits"), CASES)
 def test_a_packing_is_its_published_formula_and_found_again_under_all_its_names(
     name: str, bits: int
 ) -> None:
     for desc in (described(name, bits, uneven=True), described(name, bits, uneven=False)):
         q = np.random.default_rng(0).integers(0, 2 ** min(bits or 8, 8), desc.dims, np.uint8)
-        if name.endswith(EXPERTS):
-            pack = FORMULAS[name.removesuffix(EXPERTS), bits]
-            expected = np.concatenate([pack(each) for each in q])
-        else:
-            expected = FORMULAS[name, bits](q)
-        assert np.array_equal(in_memory(desc, q), expected)
+        pack = FORMULAS[name.removesuffix(EXPERTS), bits]
+        matrices = q if name.endswith(EXPERTS) else [q]
+        found = np.zeros(desc.padded_nelems, q.dtype)
+        found[desc.layout.offsets()] = q
+        assert np.array_equal(found, np.concatenate([pack(each) for each in matrices]))
     names = {name, *(alias for alias, meant in ALIASES.items() if meant == name)}
-    found = [each for each in desc.names() if each.text in names]
-    assert {(each.text, each.domain) for each in found} == {
-        (each, PACKINGS[name].domain) for each in names
-    }
+    domains = {each.text: each.domain for each in desc.names() if each.text in names}
+    assert domains == dict.fromkeys(names, PACKINGS[name].domain)
     for each in names:
         assert memory_desc(desc.dims, desc.dtype, each).letters == PACKINGS[name].letters
 

@@ -3,6 +3,7 @@ import pickle
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -107,27 +108,19 @@ _BY_HAND = (CODES, RULE, RULE.code, SIGNS, Digits(3, (0,)), Constant("x", "s64",
 def test_a_part_of_another_type_is_refused_and_one_of_its_type_kept(value: Any) -> None:
     """*Law*: a value by hand has parts of the types that its class declares."""
     fields = getattr(value, "_fields", None) or [part.name for part in dataclass_fields(value)]
+    make = value._replace if hasattr(value, "_replace") else partial(replace, value)
     for name, wrong in product(fields, _WRONG):
-        constants: tuple[Constant, ...] = ()
-        part, rule = CODES, RULE
         try:
-            made = (
-                value._replace(**{name: wrong})
-                if hasattr(value, "_replace")
-                else replace(value, **{name: wrong})
+            made = make(**{name: wrong})
+            is_book = isinstance(made, Codebook | Digits)
+            code = RULE.code._replace(codebook=made) if is_book else made
+            rule = RULE._replace(code=code) if isinstance(code, Number) else RULE
+            RecordDesc(
+                (2, 8),
+                (SCALES, made if isinstance(made, Field) else CODES),
+                made if isinstance(made, Rule) else rule,
+                constants=(made,) if isinstance(made, Constant) else (),
             )
-            match made:
-                case Field():
-                    part = made
-                case Rule():
-                    rule = made
-                case Number():
-                    rule = RULE._replace(code=made)
-                case Constant():
-                    constants = (made,)
-                case _:
-                    rule = RULE._replace(code=RULE.code._replace(codebook=made))
-            RecordDesc((2, 8), (SCALES, part), rule, constants=constants)
         except MemdescError:
             continue
         own = getattr(value, name)
