@@ -59,21 +59,16 @@ def test_a_verbose_string_reads_back_where_it_holds_the_padding(data: st.DataObj
         assert read.inner_blks == desc.inner_blks
 
 
-@given(descs() | swizzled_descs())
-def test_every_name_among_the_tags_makes_an_equal_descriptor(desc: MemoryDesc) -> None:
+@given(st.data(), st.booleans())
+def test_every_name_makes_an_equal_descriptor_and_a_layout_by_a_tag_has_a_tag(
+    data: st.DataObject, is_by_tag: bool
+) -> None:
+    desc = data.draw(tag_descs(data.draw(dims())) if is_by_tag else descs() | swizzled_descs())
     names = desc.names()
     assert len(set(names)) == len(names)
     for name in names:
         assert memory_desc(desc.dims, desc.dtype, name.text) == desc
-
-
-@given(st.data())
-def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tags(
-    data: st.DataObject,
-) -> None:
-    sizes = data.draw(dims())
-    desc = data.draw(tag_descs(sizes, data.draw(data_types())))
-    assert [name for name in desc.names() if name.domain == "any"]
+    assert not is_by_tag or [name for name in names if name.domain == "any"]
 
 
 @given(st.data())

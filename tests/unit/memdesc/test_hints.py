@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import memdesc
@@ -21,7 +20,6 @@ FUSED = desc((2, 4), "f32", "(ab)")
 SWIZZLED = desc((8, 64), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)").layout
 Q3 = md.record.record_desc((2, 256), "q3_k")
 ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
-PAIR = np.zeros(4, ml_dtypes.int4)
 IMAGE = md.image_desc((1, 4, 3, 2), "f32", "in_out_channel")
 
 ROWS = hints.rows("""

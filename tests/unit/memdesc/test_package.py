@@ -58,23 +58,18 @@ def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package()
         assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
 
 
-def test_python_m_memdesc_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_m_memdesc_is_the_installed_command_and_returns_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["show", "aB8b", "2x17", "--json"]
     ran = run_python("-m", "memdesc", *arguments)
     assert main(arguments) == 0
-    assert ran.stdout == capsys.readouterr().out
-
-
-def test_the_installed_command_is_run_and_its_exit_code_returned(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    main_file = str(Path(memdesc.__file__).with_name("__main__.py"))
-    for name, code, said in (("aB8b", 0, "aB8b"), ("nchwx", 2, "unknown format 'nchwx'")):
-        monkeypatch.setattr(sys, "argv", ["memdesc", "show", name, "2x17"])
-        with pytest.raises(SystemExit) as ended:
-            runpy.run_path(main_file, run_name="__main__")
-        assert ended.value.code == code
-        assert said in "".join(capfd.readouterr())
+    assert ran.stdout == capfd.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["memdesc", "show", "nchwx", "2x17"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(Path(memdesc.__file__).with_name("__main__.py")), run_name="__main__")
+    assert ended.value.code == 2
+    assert "unknown format 'nchwx'" in "".join(capfd.readouterr())
 
 
 def test_a_command_that_is_not_installed_is_refused_with_what_to_install() -> None:

@@ -11,12 +11,17 @@ from memdesc import MemdescError, memory_desc
 from tests.pictures import cells, elements
 
 
-def test_letters_name_the_dims() -> None:
+def test_letters_name_the_dims_and_a_long_title_is_cut() -> None:
     desc = memory_desc((1, 5, 2, 3), "f32", "nChw4c")
-    assert "rows h, columns w, a panel for each c" in desc.show("nchw").text
-    assert desc.show("nchw").text.startswith("memory_desc((1, 5, 2, 3), 'f32', 'nChw4c')\n")
-    assert desc.show("wxyz").text.startswith("memory_desc((1, 5, 2, 3), 'f32', 'aBcd4b')\n")
+    for letters, tag in (("nchw", "nChw4c"), ("wxyz", "aBcd4b")):
+        text = desc.show(letters).text
+        assert text.startswith(f"memory_desc((1, 5, 2, 3), 'f32', '{tag}')\n")
+        panels = "rows {2}, columns {3}, a panel for each {1}".format(*letters)
+        assert panels in text
     assert "n(1) c/4(2) h(2) w(3) c%4(4)" in desc.show("nchw").svg
+    strides = [2**k + (2**12 if k == 11 else 0) for k in range(12)]
+    svg = memory_desc((2,) * 12, "f32", strides=strides).show().svg
+    assert "…" in elements(svg, "title")[0].text  # type: ignore[operator] # it has one
 
 
 def test_a_descriptor_has_the_letters_of_its_name() -> None:
@@ -38,17 +43,10 @@ def test_a_descriptor_has_the_letters_of_its_name() -> None:
 
 
 def test_the_reason_why_elements_move_names_dims_likewise() -> None:
-    named = [memory_desc((2, 17, 5, 4), "f32", name) for name in ("bfyx", "b_fs_yx_fsv16")]
-    assert "of b (dim 0) the offset" in reorder.compare_layouts(*named).why
     # what was asked before does not matter
-    tags = [memory_desc((2, 17, 5, 4), "f32", name) for name in ("abcd", "aBcd16b")]
-    assert "of a (dim 0) the offset" in reorder.compare_layouts(*tags).why
-
-
-def test_a_long_title_is_cut() -> None:
-    strides = [2**k + (2**12 if k == 11 else 0) for k in range(12)]
-    desc = memory_desc((2,) * 12, "f32", strides=strides)
-    assert "…" in elements(desc.show().svg, "title")[0].text  # type: ignore[operator] # it has one
+    for letter, names in (("b", ("bfyx", "b_fs_yx_fsv16")), ("a", ("abcd", "aBcd16b"))):
+        plain, blocked = (memory_desc((2, 17, 5, 4), "f32", name) for name in names)
+        assert f"of {letter} (dim 0) the offset" in reorder.compare_layouts(plain, blocked).why
 
 
 def test_values_are_drawn_in_place_of_offsets() -> None:
