@@ -15,11 +15,23 @@ from memdesc import RUNTIME, MemdescError, image_desc, memory_desc, runtime_desc
 from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
 from reorder.opencl import image_formats
 from reorder.plan import plan_runtime
-from tests import refused
+from tests import hints, refused
+from tests.hints import ROOT
 from tests.opencl.runtimes import Runtime, eventually
 from tests.opencl.runtimes import refused as expect_refusal
 from tests.opencl.world import FLAGS, IMAGE, PLAIN, X, world
 
+_MODULES = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "reorder/opencl").rglob("*.py"))]
+# what no device here refuses, and what test_arrays.py and test_binaries.py see
+_REASONS = (
+    "have no images of",
+    "has no images",
+    "cannot write",
+    "has no f64",
+    "is shared virtual memory, but device",
+    "do not take shared virtual memory",
+    "is not a number of bytes",
+)
 _LINES = refused.sections(Path(__file__).with_name("refused.txt"))["on a device"]
 
 
@@ -69,7 +81,13 @@ def names(runtime: Runtime) -> dict[str, Any]:
             lambda: reorder(nhwc, IMAGE, queue=q),
         ),
     }
-    kept = {"REPEATED": Memory(repeated, np.zeros(3, np.float32), zero_pad=False)}
+    flags, host = FLAGS.USE_HOST_PTR | FLAGS.READ_WRITE, np.zeros(128, np.uint8)
+    kept: dict[str, Any] = {
+        "REPEATED": Memory(repeated, np.zeros(3, np.float32), zero_pad=False),
+        "spare": cl.Buffer(runtime.context, FLAGS.READ_WRITE, 120),
+        "raw": cl.array.to_device(q, host)[1:121],
+        "over": lambda start: cl.Buffer(runtime.context, flags, hostbuf=host[start : start + 120]),
+    }
     return globals() | made | calls | kept | {"ocl": opencl, "bfloat16": ml_dtypes.bfloat16}
 
 
@@ -78,7 +96,8 @@ def test_what_is_wrong_is_refused_with_its_numbers_and_nothing_is_written(
 ) -> None:
     # in the second round reorders of such buffers are known
     for _ in range(2):
-        refused.check(_LINES, names)
+        messages = refused.check(_LINES, names)
+        assert hints.without_row(_MODULES, messages, _REASONS) == []
         assert (runtime.read(names["dst"]).view(np.float32) == 7).all()
         known = cl.Buffer(runtime.context, FLAGS.READ_WRITE, 512)
         for attr in (None, Attr(beta=0.5)):

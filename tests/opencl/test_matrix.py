@@ -95,6 +95,7 @@ tiles with padding along a run | Staged 43x20 f16 ab ab src=0:4 dst=1:8
 tiles that keep blocks | Staged 39x43 u8 ba ab dst=0:16
 tiles that keep parts of rows | Staged 48x43 u8 ba ab gaps=1,0 dst=0:8
 tiles that keep pairs | Staged 38x43 f16 ba ab dst=0:2
+tiles that keep pairs of bytes | Staged 38x43 u8 ba ab dst=0:2
 tiles that keep words | Staged 39x21 f32 ba ab dst=0:8
 tiles of runs that keep parts | Staged 39x21 f32->s8 ba ab dst=0:8
 runs | Direct 9x40 f32->f16 ab ab
@@ -289,8 +290,8 @@ def test_rows_of_views_start_at_odd_offsets(first: Runtime) -> None:
             assert isinstance(body, RowCopy)
     # what is behind the data of a row is no padding
     apart = memory_desc((37, 42), "f32", strides=(44, 1))
-    for dtype in ("f32", "s8"):
-        check(first, (apart, memory_desc(apart.dims, dtype, "BA16b16a"), None), planned=TILES)
+    for dtype, attr in (("f32", None), ("s8", Attr(src_scale=0.5, dst_zero_point=3))):
+        check(first, (apart, memory_desc(apart.dims, dtype, "BA16b16a"), attr), planned=TILES)
 
 
 def test_memory_may_start_anywhere(first: Runtime) -> None:

@@ -1,15 +1,17 @@
-"""Calls give on a device what they give on the CPU: layouts, bytes, scales and zero points."""
+"""Calls give on a device what they give on the CPU: layouts, bytes, scales, elements."""
 
 from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 
 from memdesc import Extra, MemoryDesc, image_desc, memory_desc
 from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import OutOfRangeError
 from reorder import Attr, Memory, Quantized, dequantize, opencl, quantize, reorder
 from reorder.opencl import DeviceMemory
 from tests.opencl.runtimes import Runtime, refused
@@ -119,15 +121,6 @@ def test_arrays_and_images_have_types_of_their_own(runtime: Runtime) -> None:
         opencl.enqueue_unpack(runtime.queue, image, whole[4:], desc, IMAGE)
 
 
-def test_what_is_not_finite_or_has_no_layout_is_not_quantised(first: Runtime) -> None:
-    bad = X.copy()
-    bad[1, 7, 1, 0] = np.nan
-    with refused("x[1, 7, 1, 0] is nan; only finite values can be quantised"):
-        quantize(reorder(bad, "nhwc", queue=first.queue), "s8", axis=1)
-    with refused("x is pyopencl._cl.Buffer, whose layout is not known"):
-        quantize(first.buffer(X), "s8")
-
-
 def test_arrays_without_elements_are_written(first: Runtime) -> None:
     empty = np.zeros((0, 3), np.float32)
     out = cl_array.to_device(first.queue, empty)
@@ -142,3 +135,42 @@ def test_memory_on_a_device_shows_its_layout(first: Runtime) -> None:
         memory = reorder(X, desc, queue=first.queue)
         assert repr(memory) == f"DeviceMemory({desc!r})"
         assert memory._repr_html_() == desc._repr_html_()
+
+
+KEYS = (np.s_[1, 16, 4, 3], np.s_[0, -1], np.s_[:, 3:9:2, ::-1, 0], np.s_[...], np.s_[1:1])
+
+
+def test_device_memory_is_indexed_as_memory_is(runtime: Runtime) -> None:
+    for dst in ("nChw8c", "nhwc", "in_out_channel", "ac|bD|4d"):
+        m = reorder(X, dst, queue=runtime.queue)
+        assert (m.shape, m.dtype.name, m.ndim, len(m), bool(m)) == (X.shape, "f32", 4, 2, True)
+        for key in KEYS:
+            assert np.array_equal(m[key], X[key])
+            assert np.shape(m[key]) == np.shape(X[key])
+        assert [row.shape for row in m] == [X.shape[1:]] * 2
+        letter = "b" if "|" in dst else "c"
+        with pytest.raises(OutOfRangeError, match=f"index 17 of {letter}"):
+            m[0, 17]
+
+
+def test_bytes_lanes_and_arrays_that_start_elsewhere_are_read(runtime: Runtime) -> None:
+    four = np.arange(-8, 8).reshape(4, 4).astype(ml_dtypes.int4)
+    m = reorder(reorder(four, "Ab2a"), "Ab2a", queue=runtime.queue)
+    assert [int(m[i, 3]) for i in range(4)] == [-5, -1, 3, 7]
+    s8 = np.arange(-30, 30, dtype=np.int8).reshape(1, 5, 3, 4)
+    image = image_desc(s8.shape, "s8", "in_out_channel")
+    pixels = np.asarray(reorder(s8, image)).astype(np.int32)
+    wide = cl.create_image(
+        runtime.context,
+        cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR,
+        cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.SIGNED_INT32),
+        shape=(image.width, image.height),
+        hostbuf=pixels,
+    )
+    in_lanes = opencl.DeviceMemory(runtime.queue, wide, image)
+    assert np.array_equal(in_lanes[0, 4], s8[0, 4])
+    assert in_lanes.nbytes == image.nbytes == 4 * 2 * 12
+    assert np.array_equal(in_lanes.get().numpy(), s8)
+    rest = cl_array.to_device(runtime.queue, X.reshape(-1))[17:]
+    desc = memory_desc((3, 2), "f32", "ba")
+    assert opencl.DeviceMemory(runtime.queue, rest, desc)[2, 1] == X.reshape(-1)[17 + 5]

@@ -1,6 +1,8 @@
 """Kernels for devices that no machine here has: their parameters, their limits, their text."""
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,10 @@ from hypothesis import given, settings
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder import Attr
-from reorder.bench.cases import Problem
 from reorder.bench.device import CASES
 from reorder.opencl import kernel_texts
 from reorder.opencl.kernel.formula import Floats
-from reorder.opencl.kernel.launch import MAX_LOCAL, DeviceTraits, Launch, kernel_source
+from reorder.opencl.kernel.launch import DeviceTraits, Launch, kernel_source
 from reorder.opencl.kernel.staged import Staged
 from reorder.opencl.kernel.transfers import OperandSpec, Transfer, plan_transfers
 from tests.opencl.test_laws import image_cases
@@ -21,7 +22,6 @@ from tests.strategies import desc_pairs
 
 GPU_LIKE = DeviceTraits(1024)
 ROWS = np.linspace(1, 2, 64)
-IMAGES = [case for case in CASES if any(isinstance(desc, ImageDesc) for desc in case.descs)]
 # an operand of `&&` or `||` that is one name or number, behind what may stand before an operand
 _OPERAND = re.compile(
     r"(?:(?:&&|\|\|) |\(|[^<>=!]= )(\w+)(?= (?:&&|\|\|))"
@@ -40,9 +40,7 @@ def planned(
     return plan_transfers(one, other, device, attr, is_aligned=True)
 
 
-def check(
-    transfers: tuple[Transfer, ...], most: int = 1024, max_local: int = MAX_LOCAL
-) -> list[Launch]:
+def check(transfers: tuple[Transfer, ...], device: DeviceTraits = GPU_LIKE) -> list[Launch]:
     """Check the parameters and limits of all launches, and return them."""
     launches = [launch for transfer in transfers for launch in transfer.launches]
     for launch in launches:
@@ -60,10 +58,10 @@ def check(
         assert all(-limit <= value < limit for value in launch.params)
         assert 0 < launch.groups[0] < 2**31
         assert all(0 < count <= 65535 for count in launch.groups[1:])
-        assert launch.pattern.work_items <= most
+        assert launch.pattern.work_items <= device.max_work_items
         body = launch.pattern.body
         if isinstance(body, Staged):
-            assert body.local_nbytes <= max_local
+            assert body.local_nbytes <= device.max_local
             check_local_memory(body)
     return launches
 
@@ -101,102 +99,91 @@ def test_constant_operands_are_found() -> None:
     assert not constant_operands("int one = 1; x = a >= 4 && one && b == 4 || c;")
 
 
+_CONVERSIONS = """
+f32 s8 ab ab | dst_scale=0.5, dst_zero_point=3
+f32 s8 ab ba | dst_scale=ROWS, dst_scale_mask=1
+f64 u4 ab Ba3b | src_scale=0.5
+s8 f32 ab Ab8a | src_scale=ROWS, src_scale_mask=1, beta=0.5
+u4 u4 ab ba |
+f16 e8m0 AB47a31b AB31a47b |
+"""
+
+
+def pairs() -> Iterator[tuple[Any, Any, Attr | None]]:
+    """Yield reorders of every family: sizes that fill groups and tiles, and that do not."""
+    yield from ((*case.descs, case.attr) for case in CASES)
+    for line in _CONVERSIONS.strip().splitlines():
+        words, _, options = line.partition("|")
+        one, other, src, dst = words.split()
+        attr = eval(f"Attr({options})", {"Attr": Attr, "ROWS": ROWS})
+        yield memory_desc((64, 322), one, src), memory_desc((64, 322), other, dst), attr
+    for dtype in ("u8", "f16", "f32", "f64"):
+        for dims in ((2, 64, 12, 12), (3, 40, 7, 9), (2, 96, 13, 13)):
+            for tag in ("aBcd16b", "aBcd32b", "ABcd4a16b", "acdb"):
+                plain, blocked = (memory_desc(dims, dtype, name) for name in ("abcd", tag))
+                yield from ((plain, blocked, None), (blocked, plain, None))
+        for sizes in ((8, 4096), (64, 64), (81, 20), (9, 300), (300, 9), (1000, 1000), (300, 9, 7)):
+            tag = "abc"[: len(sizes)]
+            yield memory_desc(sizes, dtype, tag), memory_desc(sizes, dtype, tag[::-1]), None
+    image = image_desc((2, 64, 9, 9), "f32", "in_out_channel")
+    for tag in ("nhwc", "nchw"):
+        side = memory_desc(image.dims, "f32", tag)
+        yield from ((side, image, None), (image, side, None))
+
+
+_SMALL = [DeviceTraits(most, min_tiled=0) for most in (1, 32, 64, 100, 256, 1024)]
+
+
+@pytest.mark.parametrize("device", [GPU_LIKE, DeviceTraits(1024, max_local=1 << 15), *_SMALL])
+def test_launches_declare_what_they_use_and_keep_the_limits(device: DeviceTraits) -> None:
+    # small devices share the pairs
+    first, step = (_SMALL.index(device), len(_SMALL)) if device in _SMALL else (0, 1)
+    for src, dst, attr in islice(pairs(), first, None, step):
+        launches = check(planned(src, dst, device, attr), device)
+        if device is GPU_LIKE and isinstance(src, ImageDesc) != isinstance(dst, ImageDesc):
+            is_large = max(src.nbytes, dst.nbytes) >= device.min_tiled
+            assert [isinstance(one.pattern.body, Staged) for one in launches] == [is_large]
+
+
 @settings(max_examples=40, deadline=None)
-@given(image_cases())
-def test_kernels_of_images_declare_what_they_use(
-    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
+@given(image_cases(), desc_pairs(max_ndims=8).filter(lambda pair: pair[0].dtype.bits > 4))
+def test_kernels_of_any_layouts_declare_what_they_use(
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc], pair: tuple[MemoryDesc, MemoryDesc]
 ) -> None:
     src, image, dst = case
-    check(planned(src, image))
-    check(planned(image, dst))
-
-
-@settings(max_examples=40, deadline=None)
-@given(desc_pairs(max_ndims=8).filter(lambda pair: pair[0].dtype.bits > 4))
-def test_kernels_between_buffers_declare_what_they_use(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
-    check(planned(*pair))
+    for one, other in ((src, image), (image, dst), pair):
+        check(planned(one, other))
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("u4", 32), ("f32", 16), ("u8", 8)])
 def test_a_tile_that_fits_only_without_gaps_has_none(dtype: str, limit: int) -> None:
     src, dst = (memory_desc((2048, 2048), dtype, tag) for tag in ("ab", "ba"))
     device = DeviceTraits(1024, max_local=limit << 10)
-    (launch,) = check(planned(src, dst, device), max_local=limit << 10)
+    (launch,) = check(planned(src, dst, device), device)
     assert isinstance(launch.pattern.body, Staged)
     assert launch.pattern.body.local_nbytes == limit << 10
 
 
-def test_tiles_between_buffers_keep_the_limits() -> None:
-    for case in CASES:
-        check(planned(*case.descs, attr=case.attr))
-        small = DeviceTraits(1024, max_local=1 << 15)
-        check(planned(*case.descs, small, case.attr), max_local=1 << 15)
-    for dtype in ("u8", "f16", "f32"):
-        for dims in ((2, 64, 12, 12), (3, 40, 7, 9), (2, 96, 13, 13)):
-            plain = memory_desc(dims, dtype, "abcd")
-            for tag in ("aBcd16b", "aBcd32b", "ABcd4a16b", "acdb"):
-                blocked = memory_desc(dims, dtype, tag)
-                check(planned(plain, blocked, DeviceTraits(1024, min_tiled=0)))
-                check(planned(blocked, plain, DeviceTraits(1024, min_tiled=0)))
+_PADDED = """
+u8 u8 2x255x111x111 abcd aBcd16b
+u8 u8 2x255x111x111 acdb aBcd16b
+f16 f16 4095x4093 ab BA8b16a2b
+s8 s8 4093x4091 ab BA16a64b4a
+s8 s8 2047x1023x3x3 abcd ABcd4b16a4b
+f16 f16 8x100x13x13 abcd aBcd32b
+f32 s8 8x100x28x28 abcd aBcd16b
+f32 f16 1000x500 ab AB16b16a
+"""
 
 
-@pytest.mark.parametrize("case", IMAGES)
-def test_tiles_of_pixels_keep_the_limits(case: Problem) -> None:
-    (launch,) = check(planned(*case.descs))
-    assert isinstance(launch.pattern.body, Staged)
-
-
-@pytest.mark.parametrize("most", [1, 32, 64, 100, 256, 1024])
-@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
-def test_work_groups_are_no_larger_than_those_of_the_device(dtype: str, most: int) -> None:
-    device = DeviceTraits(most, min_tiled=0)
-    for dims in ((8, 4096), (64, 64), (81, 20), (9, 300), (300, 9), (1000, 1000), (300, 9, 7)):
-        tag = "abc"[: len(dims)]
-        src, dst = (memory_desc(dims, dtype, name) for name in (tag, tag[::-1]))
-        check(planned(src, dst, device), most)
-    image = image_desc((2, 64, 9, 9), "f32", "in_out_channel")
-    for tag in ("nhwc", "nchw"):
-        side = memory_desc(image.dims, "f32", tag)
-        check(planned(side, image, device), most)
-        check(planned(image, side, device), most)
-
-
-@pytest.mark.parametrize(
-    ("types", "tags", "attr"),
-    [
-        (("f32", "s8"), ("ab", "ab"), Attr(dst_scale=0.5, dst_zero_point=3)),
-        (("f32", "s8"), ("ab", "ba"), Attr(dst_scale=ROWS, dst_scale_mask=1)),
-        (("f64", "u4"), ("ab", "Ba3b"), Attr(src_scale=0.5)),
-        (("s8", "f32"), ("ab", "Ab8a"), Attr(src_scale=ROWS, src_scale_mask=1, beta=0.5)),
-        (("u4", "u4"), ("ab", "ba"), None),
-        (("f16", "e8m0"), ("AB47a31b", "AB31a47b"), None),
-    ],
-)
-def test_kernels_of_conversions_declare_what_they_use(
-    types: tuple[str, str], tags: tuple[str, str], attr: Any
-) -> None:
-    src, dst = (memory_desc((64, 322), *pair) for pair in zip(types, tags, strict=True))
-    assert check(planned(src, dst, DeviceTraits(256), attr))
-
-
-@pytest.mark.parametrize(
-    ("types", "dims", "tags"),
-    [
-        ("u8 u8", (2, 255, 111, 111), "abcd aBcd16b"),
-        ("s8 s8", (4093, 4091), "ab BA16a64b4a"),
-        ("s8 s8", (2047, 1023, 3, 3), "abcd ABcd4b16a4b"),
-        ("f16 f16", (8, 100, 13, 13), "abcd aBcd32b"),
-        ("f32 s8", (8, 100, 28, 28), "abcd aBcd16b"),
-        ("f32 f16", (1000, 500), "ab AB16b16a"),
-    ],
-)
-def test_tiles_that_are_partly_padding_take_one_launch(
-    types: str, dims: tuple[int, ...], tags: str
-) -> None:
-    src, dst = (memory_desc(dims, *pair) for pair in zip(types.split(), tags.split(), strict=True))
-    (launch,) = check(planned(src, dst))
-    assert isinstance(launch.pattern.body, Staged)
-    assert launch.pattern.sizes
+def test_tiles_that_are_partly_padding_take_one_launch() -> None:
+    for line in _PADDED.strip().splitlines():
+        one, other, sizes, *tags = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        (launch,) = check(planned(src, dst))
+        assert isinstance(launch.pattern.body, Staged), line
+        assert launch.pattern.sizes, line
 
 
 def test_halves_of_bytes_are_written_by_two_launches_one_after_the_other() -> None:
