@@ -74,16 +74,6 @@ def test_a_window_is_a_view_and_says_how_far() -> None:
     assert "1 element later in src" in compare_layouts(near, dst).why
 
 
-def test_parts_that_lie_further_apart_are_a_copy() -> None:
-    # 3 channels in blocks of 2, which lie 8 apart in one and 16 in the other: only the offsets of
-    # the boxes differ
-    src, dst = (
-        memory_desc((3, 1), "f32", strides=(step, 1), inner_blks=(2,), inner_idxs=(0,))
-        for step in (8, 16)
-    )
-    assert compare_layouts(src, dst).kind == COPY
-
-
 def test_a_conversion_and_compensation_are_a_copy() -> None:
     weights = memory_desc((3, 5, 1), "s8", "cba")
     relation = compare_layouts(weights.with_dtype("f32"), weights)

@@ -121,61 +121,47 @@ def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(
     assert np.array_equal(columns.view(np.uint32).T, wanted)
 
 
-_POINTS_OF_KERNELS = {
+# narrow, 32-bit and 64-bit integers in both working types; the campaign has kernels for the others
+_OF_KERNELS = {
     *((src, "f32") for src in ("u4", "s8", "u8", "s32", "u32", "s64")),
     *((src, "f64") for src in ("s4", "s32", "u64")),
+    *(("f32", dst) for dst in ("s4", "s8", "u8", "u16", "s32", "u32")),
 }
+_EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.campaign)])
 _POINTS = [300, -40_000, 2**24 + 3, -(2**31)]
 
 
-@pytest.mark.parametrize(
-    ("src", "dst", "by"),
-    [
-        *((src, dst, "definition") for src, dst in product(INTEGERS, ("f32", "f64"))),
-        # narrow, 32-bit and 64-bit integers in both working types; the campaign has the others
-        *(
-            pytest.param(
-                *(*pair, "kernels"),
-                marks=() if pair in _POINTS_OF_KERNELS else pytest.mark.campaign,
-            )
-            for pair in product(INTEGERS, ("f32", "f64"))
-        ),
-    ],
-)
-def test_zero_points_of_src_are_s32_and_the_difference_is_exact(
-    src: str, dst: str, by: str
-) -> None:
-    low, high = INTEGERS[src]
-    numbers = [low, low + 1, 0, 1, 5, high - 1, high]
-    x = np.array(numbers, DATA_TYPES[src].numpy)
-    for point in _POINTS:
-        # Python integers are exact; 64-bit ones are rounded to f64 first
-        exact = [(int(float(n)) if src[1:] == "64" else n) - point for n in numbers]
+def _ways(src: str, dst: str, *, every: bool) -> list[str]:
+    return BY if every or (src, dst) in _OF_KERNELS else ["definition"]
+
+
+@_EVERY
+@pytest.mark.parametrize("dst", ["f32", "f64"])
+def test_zero_points_of_src_are_s32_and_the_difference_is_exact(dst: str, every: bool) -> None:
+    for src, (low, high) in INTEGERS.items():
+        numbers = [low, low + 1, 0, 1, 5, high - 1, high]
+        x = np.array(numbers, DATA_TYPES[src].numpy)
         work = np.float64 if "64" in src + dst else np.float32
-        wanted = [work(float(n)) for n in exact]
-        got = _run(x, dst, Attr(src_zero_point=point), None, by)
-        assert got.tolist() == np.array(wanted).astype(got.dtype).tolist()
-        # one for each element, and a scale after it
-        each = Attr(src_zero_point=[point] * len(numbers), src_zero_point_mask=1, src_scale=0.5)
-        assert _run(x, dst, each, None, by).tolist() == (got / 2).tolist()
+        for point, by in product(_POINTS, _ways(src, dst, every=every)):
+            # Python integers are exact; 64-bit ones are rounded to f64 first
+            exact = [(int(float(n)) if src[1:] == "64" else n) - point for n in numbers]
+            wanted = np.array([work(float(n)) for n in exact])
+            got = _run(x, dst, Attr(src_zero_point=point), None, by)
+            assert got.tolist() == wanted.astype(got.dtype).tolist(), src
+            # one for each element, and a scale after it
+            each = Attr(src_zero_point=[point] * 7, src_zero_point_mask=1, src_scale=0.5)
+            assert _run(x, dst, each, None, by).tolist() == (got / 2).tolist(), src
 
 
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize(
-    "dst",
-    [
-        *("s4", "s8", "u8", "u16", "s32", "u32"),
-        *(pytest.param(dst, marks=pytest.mark.campaign) for dst in ("u4", "s16")),
-    ],
-)
-def test_zero_points_of_dst_are_s32_and_saturate_at_the_end(dst: str, by: str) -> None:
-    low, high = INTEGERS[dst]
+@_EVERY
+def test_zero_points_of_dst_are_s32_and_saturate_at_the_end(every: bool) -> None:
     numbers = [-70_000.0, -300.5, -299.5, -1.0, 0.0, 0.5, 1.5, 5.0, 295.0, 70_000.0]
     x = np.array(numbers, np.float32)
-    for point in _POINTS:
-        sums = [float(np.float32(n) + np.float32(point)) for n in numbers]
-        wanted = [min(max(round(n), low), high) for n in sums]
-        got = _run(x, dst, Attr(dst_zero_point=point), None, by)
-        assert [int(n) for n in got] == wanted
-        each = Attr(dst_zero_point=[point] * x.size, dst_zero_point_mask=1)
-        assert [int(n) for n in _run(x, dst, each, None, by)] == wanted
+    for dst in ("s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32"):
+        low, high = INTEGERS[dst]
+        for point, by in product(_POINTS, _ways("f32", dst, every=every)):
+            sums = [float(np.float32(n) + np.float32(point)) for n in numbers]
+            wanted = [min(max(round(n), low), high) for n in sums]
+            each = Attr(dst_zero_point=[point] * x.size, dst_zero_point_mask=1)
+            for attr in (Attr(dst_zero_point=point), each):
+                assert [int(n) for n in _run(x, dst, attr, None, by)] == wanted, dst
