@@ -288,14 +288,10 @@ def _warnings(facts: Facts) -> list[str]:
             f"{_BELOW}{first_of(foreign, 1)}",
         ]
     if skewed := facts["skewed"]:
-        total, usual, least = (
-            _ms(sum(times))
-            for times in (
-                [row["sum"] for row in skewed],
-                [row["milliseconds"] for row in skewed],
-                [row["min"] * row["executions"] for row in skewed],
-            )
+        times = (
+            (row["sum"], row["milliseconds"], row["min"] * row["executions"]) for row in skewed
         )
+        total, usual, least = (_ms(sum(each)) for each in zip(*times, strict=True))
         which = counted(len(skewed), "primitive")
         worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
         lines += [

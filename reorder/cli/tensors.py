@@ -343,22 +343,20 @@ def _read_raw(given: Operand, how: Reading) -> Memory:
     path = given.text
     with given.open_raw(how.offset) as (file, found):
         layout = _raw_layout(path, how)
-        desc = buffer_of(layout)
-        row = pitch = rows = 0
+        # a buffer is one row
+        rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
+        row = layout.nbytes // rows
+        pitch = row if how.row_pitch is None else how.row_pitch
         if how.row_pitch is not None and not isinstance(layout, ImageDesc):
             raise MemdescError(
                 f"--row-pitch is for the pixels of an image type, not for {layout!r}"
             )
-        if isinstance(layout, ImageDesc) and layout.nbytes:
-            rows = layout.height
-            row = layout.nbytes // rows
-            pitch = row if how.row_pitch is None else how.row_pitch
         if pitch < row:
             raise MemdescError(
                 f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
             )
         # the last row may end with its pixels, or with the gap after them
-        needed = pitch * (rows - 1) + row if rows else desc.nbytes
+        needed = pitch * (rows - 1) + row
         if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
             rest = (
                 "it is truncated, or has another type, other dims or another layout"
@@ -376,7 +374,7 @@ def _read_raw(given: Operand, how: Reading) -> Memory:
     if pitch > row:
         padded = np.append(data, np.zeros(pitch - row, np.uint8)).reshape(rows, pitch)
         data = np.ascontiguousarray(padded[:, :row]).reshape(-1)
-    return Memory(desc, data, zero_pad=False)
+    return Memory(buffer_of(layout), data, zero_pad=False)
 
 
 def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
