@@ -130,11 +130,13 @@ class VerboseLog(NamedTuple):
         How many lines of oneDNN were not read, by kind: ``graph``, ``exec:check``, ``error``, ...;
         ``unread`` counts lines of an unknown form.
     unread : tuple of UnreadLine
-        The first of these.
+        The first of these: `line` (from 1), `text`, and `why` it was not read.
     other_lines : int
         Lines that are not oneDNN's.
     passed_over : tuple of PassedOver
-        Implementations that were not chosen, if the program ran with ``ONEDNN_VERBOSE=all``.
+        Implementations that were not chosen, if the program ran with ``ONEDNN_VERBOSE=all``: the
+        `line`, `kind`, `implementation`, the `reason`, `where` oneDNN gives it, and the `primitive`
+        that was created instead, or None.
 
     Examples
     --------

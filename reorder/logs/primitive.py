@@ -72,9 +72,10 @@ class VerboseAttributes(NamedTuple):
     Parameters
     ----------
     scales, zero_points : tuple of QuantizationParameter
-        One for each argument; the output scales of oneDNN 2 have no argument.
+        One for each `argument`, with `mask`, `dtype`, `groups`, and `value` if the line has it; the
+        output scales of oneDNN 2 have an empty argument.
     post_ops : tuple of PostOp
-        In their order.
+        In their order, each with `kind` and `parameters`.
     others : tuple of (str, str)
         Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``. Names
         are those of oneDNN 3.
@@ -449,7 +450,7 @@ class VerbosePrimitive(Checked):
 
     @cached_property
     def sizes(self) -> Problem:
-        """The problem as values."""
+        """The problem as values: `sizes` by letters, or `dims` of each tensor."""
         return read_problem(self.problem)
 
     @cached_property

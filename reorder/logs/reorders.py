@@ -98,7 +98,7 @@ class LoggedReorder(NamedTuple):
     nbytes : int or None
         Bytes that one execution reads and writes, padding included.
     made_by, used_as : tuple of Neighbour
-        Which tensor of another primitive src was, or dst became: that of the nearest execution with
+        Which `tensor` of another `primitive` src was, or dst became: that of the nearest execution with
         a tensor of this layout and these dims. For weights that are reordered long before they are
         used, any execution.
     in_each_run : int

@@ -84,10 +84,12 @@ class LogReport(NamedTuple):
         Primitives whose mean time is above three times the median, or whose median is above three
         times the minimum while they take at least 1 % of the time; the most different first.
     reasons : tuple of Reason
-        Why implementations were passed over: first those that left a primitive to plain loops, then
-        the most frequent.
+        Why implementations were passed over: `kind`, `implementation`, `reason`, for how many
+        `primitives`, and how many of these are left to plain loops, `by_reference`; those that have
+        any come first, then the most frequent.
     layers : tuple of LayerTime
-        The layers that a program named, the most expensive first.
+        Each `layer` that a program named, and the `milliseconds` of one of its runs that were spent
+        in oneDNN; the most expensive first.
     not_understood : tuple of (str, int)
         Attributes that memdesc does not understand, and how many executions have each.
 
