@@ -98,9 +98,9 @@ class LoggedReorder(NamedTuple):
     nbytes : int or None
         Bytes that one execution reads and writes, padding included.
     made_by, used_as : tuple of Neighbour
-        Which `tensor` of another `primitive` src was, or dst became: that of the nearest execution with
-        a tensor of this layout and these dims. For weights that are reordered long before they are
-        used, any execution.
+        Which `tensor` of another `primitive` src was, or dst became: that of the nearest execution
+        with a tensor of this layout and these dims. For weights that are reordered long before they
+        are used, any execution.
     in_each_run : int
         How often it is executed in each run if the log repeats itself; otherwise 0.
     layers : tuple of str
