@@ -41,9 +41,8 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
         is_scale = role.endswith("scale")
         if draw(st.booleans()) or (not is_scale and desc.dtype.name not in INTEGERS):
             continue
-        mask = draw(
-            st.sampled_from([0, 1, 2, (1 << desc.ndims) - 1, draw(st.integers(0, 4095))])
-        ) & ((1 << desc.ndims) - 1)
+        masks = st.sampled_from([0, 1, 2, 4095]) | st.integers(0, 4095)
+        mask = draw(masks) & (1 << desc.ndims) - 1
         groups: tuple[int, ...] = ()
         if desc.ndims > 1 and draw(st.integers(0, 2)) == 0:
             mask |= 3 << (desc.ndims - 2)
@@ -59,9 +58,8 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
         if not all(shape):
             continue
         if is_scale:
-            values = np.ldexp(1 + rng.random(shape), rng.integers(-6, 6, shape)) * rng.choice(
-                [1, 1, -1], shape
-            )
+            values = np.ldexp(1 + rng.random(shape), rng.integers(-6, 6, shape))
+            values *= rng.choice([1, 1, -1], shape)
             kind = draw(st.sampled_from(_SCALES))
             given[role] = (abs(values) if kind is ml_dtypes.float8_e8m0fnu else values).astype(kind)
         else:

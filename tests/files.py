@@ -1,5 +1,6 @@
 """Damaged files: each is read correctly or refused."""
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,13 @@ import reorder
 from memdesc import MemdescError
 
 _MAX_MESSAGE = 1000
+# what is put into bytes, or into the place of a value in JSON
+_DIGITS = [b"9", b"-1", b"0", b"1e9", b"9" * 30, b"null"]
+_SIGNS = [b"[", b"{", b"}", b'"', b"(", b"'", b",", b"\xff"]
+_VALUES: list[Any] = [
+    *(None, True, -1, 0, 1, 2**31, 2**63, 10**20, 1.5),
+    *("", "f32", "x" * 100, [], [0], [[]], {}),
+]
 
 
 @st.composite
@@ -24,9 +32,7 @@ def mutations(draw: st.DrawFn, whole: bytes) -> bytes:
             case "flip" if data:
                 data[at] ^= 1 << draw(st.integers(0, 7))
             case "digits":
-                data[at:end] = draw(
-                    st.sampled_from([b"9", b"-1", b"0", b"1e9", b"9" * 30, b"null"])
-                )
+                data[at:end] = draw(st.sampled_from(_DIGITS))
             case "insert":
                 data[at:at] = draw(st.binary(max_size=8))
             case "cut":
@@ -36,37 +42,8 @@ def mutations(draw: st.DrawFn, whole: bytes) -> bytes:
             case "repeat":
                 data[at:at] = data[at:end]
             case _:
-                data[at:end] = draw(
-                    st.sampled_from([b"[", b"{", b"}", b'"', b"(", b"'", b",", b"\xff"])
-                )
+                data[at:end] = draw(st.sampled_from(_SIGNS))
     return bytes(data)
-
-
-@st.composite
-def _values(draw: st.DrawFn) -> Any:
-    """Draw what may stand in the place of a value in JSON."""
-    return draw(
-        st.sampled_from(
-            [
-                None,
-                True,
-                -1,
-                0,
-                1,
-                2**31,
-                2**63,
-                10**20,
-                1.5,
-                "",
-                "f32",
-                "x" * 100,
-                [],
-                [0],
-                [[]],
-                {},
-            ]
-        )
-    )
 
 
 @st.composite
@@ -84,7 +61,7 @@ def json_mutations(draw: st.DrawFn, fields: dict[str, Any]) -> bytes:
                 at = at[key]
                 continue
             if draw(st.integers(0, 4)):
-                at[key] = draw(_values())
+                at[key] = copy.deepcopy(draw(st.sampled_from(_VALUES)))
             else:
                 del at[key]
             break

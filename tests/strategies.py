@@ -24,16 +24,8 @@ _EXTENTS = (2, 4, 3, 8, 16, 5)
 
 def data_types(max_bits: int = 64) -> SearchStrategy[str]:
     """Return names of data types, f32 first."""
-    return st.sampled_from(
-        [
-            "f32",
-            *(
-                name
-                for name, dtype in DATA_TYPES.items()
-                if dtype.bits <= max_bits and name != "f32"
-            ),
-        ]
-    )
+    names = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= max_bits]
+    return st.sampled_from(sorted(names, key="f32".__ne__))
 
 
 def name_strings() -> SearchStrategy[str]:
@@ -85,12 +77,8 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
         if not fitting:
             break
         # the same axis again, with others between or adjacent, is the interesting case
-        again = [other for other, _ in inner]
-        axis = (
-            draw(st.sampled_from(again or [0]))
-            if draw(st.booleans())
-            else draw(st.integers(0, len(axes) - 1))
-        )
+        again = st.sampled_from([other for other, _ in inner] or [0])
+        axis = draw(again if draw(st.booleans()) else st.integers(0, len(axes) - 1))
         inner.append((axis, draw(st.sampled_from(fitting))))
         budget //= inner[-1][1]
     steps = [1] * len(axes)
@@ -107,11 +95,9 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
         if draw(st.booleans()):
             digits = draw(st.permutations(digits))
         axis = draw(st.integers(0, len(axes) - 1))
-        align[axis] = draw(
-            st.sampled_from(
-                [count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= budget * steps[axis]]
-            )
-        )
+        most = budget * steps[axis]
+        counts = [count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= most]
+        align[axis] = draw(st.sampled_from(counts))
     return FormatTag(tuple(axes), tuple(digits), tuple(align))
 
 
@@ -119,9 +105,7 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
 def _axes(draw: DrawFn, ndims: int) -> list[tuple[int, ...]]:
     """Draw a partition of the dims: at times two or three of them fused."""
     count = draw(st.integers(1, min(3, ndims)))
-    fused = tuple(
-        draw(st.lists(st.integers(0, ndims - 1), min_size=count, max_size=count, unique=True))
-    )
+    fused = tuple(draw(st.permutations(range(ndims)))[:count])
     return sorted([fused, *((dim,) for dim in range(ndims) if dim not in fused)])
 
 
@@ -148,9 +132,8 @@ def tag_descs(
     ):
         with contextlib.suppress(MemdescError):  # a few names exist for some sizes only
             return memory_desc(sizes, dtype, draw(st.sampled_from(names)))
-    return memory_desc(
-        sizes, dtype, draw(tags(len(sizes), budget, any_digits=any_digits and draw(st.booleans())))
-    )
+    any_digits = any_digits and draw(st.booleans())
+    return memory_desc(sizes, dtype, draw(tags(len(sizes), budget, any_digits=any_digits)))
 
 
 @cache
@@ -182,9 +165,8 @@ def strided_descs(
     steps = tag.block_sizes
     padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
     more = draw(st.integers(0, ndims - 1))
-    grown = (
-        prod(size or 1 for size in padded) // max(padded[more], 1) * (padded[more] + steps[more])
-    )
+    others = prod(size or 1 for dim, size in enumerate(padded) if dim != more)
+    grown = others * (padded[more] + steps[more])
     if sizes[more] and grown <= max_nelems and draw(st.booleans()):
         padded[more] += steps[more]
     strides = [0] * ndims
@@ -193,21 +175,20 @@ def strided_descs(
         strides[digit.axis] = need + draw(st.sampled_from((0, 0, 0, 1, 3)))
         need = strides[digit.axis] * max(padded[digit.axis] // steps[digit.axis], 1)
     offset0 = draw(st.sampled_from((0, 0, 1, 2, 7)))
-    kind = (
-        draw(st.sampled_from(("nested", "negative", "broadcast", "small"))) if source else "nested"
-    )
+    kinds = ("nested", "negative", "broadcast", "small") if source else ("nested",)
+    kind = draw(st.sampled_from(kinds))
     if kind == "small" and not inner:  # strides that overlap are replaced by nested ones
         small = [draw(st.integers(-9, 9)) for _ in sizes]
-        strides = small if _is_legal(padded, small) else strides
+        with contextlib.suppress(MemdescError):
+            memory_desc(padded, "u8", strides=small, offset0=4096)
+            strides = small
     if kind in {"negative", "broadcast"}:
         for dim in draw(st.sets(st.integers(0, ndims - 1), min_size=1, max_size=3)):
             strides[dim] = 0 if kind == "broadcast" else -strides[dim]
     outers = [padded[dim] // steps[dim] for dim in range(ndims)]
-    offset0 += sum(
-        (count - 1) * -stride
-        for count, stride in zip(outers, strides, strict=True)
-        if stride < 0 < count
-    ) * all(sizes)
+    if all(sizes):
+        steps_back = zip(outers, strides, strict=True)
+        offset0 += sum((count - 1) * max(-stride, 0) for count, stride in steps_back)
     return memory_desc(
         sizes,
         dtype,
@@ -217,14 +198,6 @@ def strided_descs(
         padded_dims=padded,
         offset0=offset0,
     )
-
-
-def _is_legal(sizes: list[int], strides: list[int]) -> bool:
-    try:
-        memory_desc(sizes, "u8", strides=strides, offset0=4096)
-    except MemdescError:
-        return False
-    return True
 
 
 @st.composite
@@ -298,6 +271,5 @@ def desc_pairs(
     """Draw a source and a destination of the same dims and data type."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
     dtype = draw(data_types() if dtypes is None else dtypes)
-    return draw(descs_of(sizes, dtype, max_nelems)), draw(
-        descs_of(sizes, dtype, max_nelems, source=False)
-    )
+    src = draw(descs_of(sizes, dtype, max_nelems))
+    return src, draw(descs_of(sizes, dtype, max_nelems, source=False))

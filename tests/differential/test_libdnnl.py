@@ -14,16 +14,16 @@ from .libdnnl import Library, Status
 def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
     monkeypatch: pytest.MonkeyPatch, version: str, wheel: str
 ) -> None:
-    monkeypatch.setenv("CI", "false")
-    with pytest.raises(pytest.skip.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
-        conftest.open_library(version, {})
-    monkeypatch.setenv("CI", "true")
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(pytest.skip.Exception):
-        conftest.open_library(version, {})
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    with pytest.raises(pytest.fail.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
-        conftest.open_library(version, {})
+    wanted = f"no libdnnl {version}: pip install {wheel}"
+    for ci, machine, outcome in (
+        ("false", "x86_64", pytest.skip),
+        ("true", "aarch64", pytest.skip),
+        ("true", "x86_64", pytest.fail),
+    ):
+        monkeypatch.setenv("CI", ci)
+        monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+        with pytest.raises(outcome.Exception, match=wanted):
+            conftest.open_library(version, {})
 
 
 def test_the_two_libraries_are_the_ones_that_the_tests_speak_of(

@@ -32,7 +32,7 @@ def test_arrays_that_fit_are_moved_and_anything_else_is_left_alone() -> None:
         dst = np.zeros(6, np.float32)
         assert enters(src, dst)
         assert (dst == 1).all()
-    others = [
+    others: list[Any] = [
         *(None, 7, b"x" * 24, memoryview(b"x" * 24), np.float32(1), np.dtype("f4")),
         *(ones[:5], ones.view(np.uint8)[:23], ones[:6].view(np.int32), ones[:6].view(np.float64)),
         *(ones[:6].astype(">f4"), ones[:6].reshape(3, 2).T, ones[:12:2], ones[:6].view(Array)),
