@@ -34,9 +34,8 @@ class Answer:
 
     def agrees(self) -> bool:
         """Whether both refuse, or both accept with the same fields."""
-        if isinstance(self.ours, MemoryDesc) and isinstance(self.theirs, Fields):
-            return not self.differences()
-        return isinstance(self.ours, MemdescError) and isinstance(self.theirs, Status)
+        is_refused = isinstance(self.ours, MemdescError), isinstance(self.theirs, Status)
+        return all(is_refused) or not (any(is_refused) or self.differences())
 
     def differences(self) -> dict[str, tuple[object, object]]:
         """Return the fields that differ where both accept."""
@@ -46,17 +45,12 @@ class Answer:
 
     def only_the_size_is_0(self) -> bool:
         """Whether oneDNN counts no bytes, and nothing else differs."""
-        return (
-            isinstance(self.theirs, Fields)
-            and set(self.differences()) == {"size"}
-            and self.theirs.size == 0
-        )
+        differences = self.differences()
+        return {*differences} == {"size"} and differences["size"][1] == 0
 
     def __str__(self) -> str:
-        if found := self.differences():
-            return "; ".join(
-                f"{name}: ours {ours}, theirs {theirs}" for name, (ours, theirs) in found.items()
-            )
+        if found := self.differences().items():
+            return "; ".join(f"{name}: ours {pair[0]}, theirs {pair[1]}" for name, pair in found)
         ours = repr(self.ours) if isinstance(self.ours, MemoryDesc) else f"refused ({self.ours})"
         theirs = self.theirs.name if isinstance(self.theirs, Status) else str(self.theirs)
         return f"ours {ours}, theirs {theirs}"
@@ -152,34 +146,25 @@ def counts_the_outermost_extent_twice(answer: StartAnswer) -> bool:
 
     Memdesc refuses bytes beyond int64, so it accepts more.
     """
-    if (
-        not isinstance(answer.theirs, Status)
-        or not isinstance(answer.ours, MemoryDesc)
-        or answer.version < (3, 13)
-    ):
+    ours = answer.ours
+    if not isinstance(answer.theirs, Status) or not isinstance(ours, MemoryDesc):
         return False
-    extents = [block.extent for block in answer.ours.blocks]
-    return (
-        count_padded(answer.start) * max(extents) * max(answer.ours.dtype.bits // 8, 1) > UINT64_MAX
-    )
+    extent = max(block.extent for block in ours.blocks)
+    nbytes = count_padded(answer.start) * extent * max(ours.dtype.bits // 8, 1)
+    return answer.version >= (3, 13) and nbytes > UINT64_MAX
 
 
 def fits_unsigned_64_bits_only(answer: StartAnswer) -> bool:
     """A tag whose elements or bytes exceed int64: memdesc refuses, oneDNN may not."""
-    return (
-        isinstance(answer.ours, MemdescError)
-        and count_padded(answer.start) * data_type(answer.start.dtype).bits // 8 > INT64_MAX
-    )
+    nbytes = count_padded(answer.start) * data_type(answer.start.dtype).bits // 8
+    return isinstance(answer.ours, MemdescError) and nbytes > INT64_MAX
 
 
 def wraps_strides_of_no_elements(answer: StartAnswer) -> bool:
     """A tag with a dim of 0 whose strides exceed int64: oneDNN wraps them, memdesc refuses."""
     tile = prod(parse_tag(answer.start.tag or "").block_sizes)
-    return (
-        isinstance(answer.ours, MemdescError)
-        and 0 in answer.start.dims
-        and count_padded(answer.start) * tile > INT64_MAX
-    )
+    wraps = 0 in answer.start.dims and count_padded(answer.start) * tile > INT64_MAX
+    return wraps and isinstance(answer.ours, MemdescError)
 
 
 def divides_by_zero(start: Start) -> bool:
@@ -192,10 +177,8 @@ def divides_by_zero(start: Start) -> bool:
 
 def count_padded(start: Start) -> int:
     """Count the padded elements of a tag in exact integers; a dim of 0 counts as 1."""
-    blocks = parse_tag(start.tag or "").block_sizes
-    return prod(
-        -(-size // block) * block or 1 for size, block in zip(start.dims, blocks, strict=True)
-    )
+    blocks = zip(start.dims, parse_tag(start.tag or "").block_sizes, strict=True)
+    return prod(-(-size // block) * block or 1 for size, block in blocks)
 
 
 def pads_a_view_inside_a_block(dst: Fields) -> bool:
@@ -209,10 +192,8 @@ def pads_a_view_inside_a_block(dst: Fields) -> bool:
     sizes = {dst.blocks[dim] for dim in blocked}
     if len(blocked) != 2 or len(sizes) != 1 or not sizes <= {4, 8, 16} or 0 in dst.dims:
         return False
-    return (
-        any(dst.padded_dims[dim] < block for dim in blocked for block in sizes)
-        and dst.dims != dst.padded_dims
-    )
+    is_part = any(dst.padded_dims[dim] < block for dim in blocked for block in sizes)
+    return is_part and dst.dims != dst.padded_dims
 
 
 def zeroes_padding_in_six_dims_only(
@@ -240,19 +221,13 @@ def takes_outer_loops_for_dense(plan: ReorderPlan) -> bool:
     (2, 32, 3, 3) comes out wrong in the first 32 channels of (2, 64, 3, 3), from abcd to
     aBcd8b. Also in 3.13.
     """
-    if (
-        plan.dst.dtype.name != "f32"
-        or plan.src.offset0
-        or plan.dst.offset0
-        or len(plan.boxes) != 1
-        or len(plan.boxes[0].nodes) < 4
-    ):
+    if plan.dst.dtype.name != "f32" or plan.src.offset0 or plan.dst.offset0:
+        return False
+    if len(plan.boxes) != 1 or len(plan.boxes[0].nodes) < 4:
         return False
     *outer, columns, rows = plan.boxes[0].nodes
-    crossed = columns.strides[0] == rows.strides[1] == 1 and not {
-        columns.extent,
-        rows.extent,
-    }.isdisjoint({8, 16})
+    crossed = columns.strides[0] == rows.strides[1] == 1
+    crossed = crossed and not {columns.extent, rows.extent}.isdisjoint({8, 16})
     return crossed and all(node.strides[0] == node.strides[1] for node in outer)
 
 
@@ -281,14 +256,9 @@ def lays_sums_out_over_the_padding_of_src(src: MemoryDesc, dst: MemoryDesc) -> b
     in others. The elements are right.
     """
     masks = () if dst.extra is None else dst.extra.masks.values()
-    return any(
-        mask & (mask - 1)
-        and any(
-            mask >> dim & 1 and src.padded_dims[dim] > dst.padded_dims[dim]
-            for dim in range(dst.ndims)
-        )
-        for mask in masks
-    )
+    padded = zip(src.padded_dims, dst.padded_dims, strict=True)
+    further = sum((one > other) << dim for dim, (one, other) in enumerate(padded))
+    return any(mask & (mask - 1) and mask & further for mask in masks)
 
 
 def is_unimplemented(status: Status) -> bool:

@@ -20,6 +20,7 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,22 +91,22 @@ _PROBE_SIZES: Final = {
 }
 
 
-class _Query(IntEnum):
-    """The part of dnnl_query_t that is about memory descriptors."""
-
-    STRIDES = 14
-    NDIMS = 256
-    DIMS = 257
-    DATA_TYPE = 258
-    OFFSET0 = 259
-    PADDED_DIMS = 260
-    PADDED_OFFSETS = 261
-    FORMAT_KIND = 262
-    INNER_NBLKS = 263
-    INNER_BLKS = 264
-    INNER_IDXS = 265
-
-
+# the part of dnnl_query_t that is about memory descriptors
+_NUMBERS: Final[dict[str, tuple[int, type[c_int32 | c_int64]]]] = {
+    "ndims": (256, c_int32),
+    "data_type": (258, c_int32),
+    "offset0": (259, c_int64),
+    "format_kind": (262, c_int32),
+    "inner_nblks": (263, c_int32),
+}
+_LISTS: Final = {
+    "dims": 257,
+    "padded_dims": 260,
+    "padded_offsets": 261,
+    "strides": 14,
+    "inner_blks": 264,
+    "inner_idxs": 265,
+}
 _Int64s = POINTER(c_int64)
 
 
@@ -186,21 +187,13 @@ class Desc:
 
     def fields(self) -> Fields:
         """Query everything."""
-        ndims = self._number(_Query.NDIMS, c_int32())
-        inner_nblks = self._number(_Query.INNER_NBLKS, c_int32())
-        return Fields(
-            ndims=ndims,
-            dims=self._numbers(_Query.DIMS, ndims),
-            data_type=self._number(_Query.DATA_TYPE, c_int32()),
-            padded_dims=self._numbers(_Query.PADDED_DIMS, ndims),
-            padded_offsets=self._numbers(_Query.PADDED_OFFSETS, ndims),
-            offset0=self._number(_Query.OFFSET0, c_int64()),
-            strides=self._numbers(_Query.STRIDES, ndims),
-            inner_blks=self._numbers(_Query.INNER_BLKS, inner_nblks),
-            inner_idxs=self._numbers(_Query.INNER_IDXS, inner_nblks),
-            size=self.library.c.dnnl_memory_desc_get_size(self.handle),
-            format_kind=self._number(_Query.FORMAT_KIND, c_int32()),
-        )
+        found: dict[str, Any] = {
+            name: self._number(what, kind()) for name, (what, kind) in _NUMBERS.items()
+        }
+        count = found.pop("inner_nblks")
+        for name, what in _LISTS.items():
+            found[name] = self._numbers(what, count if "inner" in name else found["ndims"])
+        return Fields(**found, size=self.library.c.dnnl_memory_desc_get_size(self.handle))
 
     def submemory(self, dims: Sequence[int], offsets: Sequence[int]) -> "Desc | Status":
         """View a box of this descriptor."""
@@ -233,7 +226,7 @@ class Desc:
 
     def _check_count(self, values: Sequence[int]) -> None:
         # The C function gets a pointer and no count: it would read past a short list.
-        if len(values) != (ndims := self._number(_Query.NDIMS, c_int32())):
+        if len(values) != (ndims := self.fields().ndims):
             message = f"{len(values)} values for a descriptor of {ndims} dims"
             raise ValueError(message)
 
@@ -291,16 +284,8 @@ class Library:
             "OCL_ICD_VENDORS": "/nowhere",
             "OCL_ICD_FILENAMES": str(self.path.parent / "libintelocl.so"),
         }
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
+        with mock.patch.dict(os.environ, variables):
             return self.new("engine_create", _CPU, c_size_t(0))
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
 
     @cached_property
     def stream(self) -> c_void_p:
