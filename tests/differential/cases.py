@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -97,15 +98,16 @@ def dtypes_of(library: Library) -> tuple[str, ...]:
 def _is_onednns(desc: MemoryDesc) -> bool:
     """Whether oneDNN's fields describe a layout, and its functions may make it.
 
-    They pad to whole blocks at most, and none of its strides is negative.
+    They pad to whole blocks at most, and each of its strides is 0 or covers the inner blocks.
     """
     try:
-        strides, _ = desc.strides, desc.inner_blks
+        strides, tile = desc.strides, prod(desc.inner_blks)
     except MemdescError:
         return False
     steps = [desc.layout.outer(dim).step for dim in range(desc.ndims)]
     padded = zip(desc.dims, desc.padded_dims, steps, strict=True)
-    return min(strides) >= 0 and all(whole < size + step for size, whole, step in padded)
+    is_outside = all(stride == 0 or stride >= tile for stride in strides)
+    return is_outside and all(whole < size + step for size, whole, step in padded)
 
 
 def onednns(
