@@ -47,7 +47,7 @@ def execute_reference(
     >>> moved
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    check_types(src_desc, dst_desc, attr)
+    src_desc, dst_desc = check_types(src_desc, dst_desc, attr)
     check_pair(src_desc, dst_desc)
     bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)

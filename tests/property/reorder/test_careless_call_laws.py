@@ -188,3 +188,13 @@ def test_a_wrong_argument_is_refused_in_a_short_message(data: st.DataObject) -> 
         pass
     except (MemdescError, TypeError) as error:
         assert len(str(error)) < 4000
+
+
+def test_a_name_has_the_dims_and_the_type_of_the_other_layout_in_every_call() -> None:
+    wanted = reorder.reorder(_X, "nChw8c").data
+    moved, defined = np.empty_like(wanted), np.empty_like(wanted)
+    reorder.execute(reorder.plan_reorder("nchw", _desc()), _X, moved)
+    name: Any = "nchw"
+    reorder.reference.execute_reference(name, _desc(), _X, defined)
+    assert np.array_equal(moved, wanted)
+    assert np.array_equal(defined, wanted)

@@ -64,7 +64,8 @@ def _other(rng: Random) -> Callable[[], bytes]:
             q = reorder.quantize(data[0, :, :48] / np.float32(9), "u4", axis=(0, 1), groups=(1, 16))
             return q.memory.data.tobytes() + reorder.dequantize(q).data.tobytes()
         if kind == 1:
-            return reorder.reorder(data[0].view(np.int8), desc).data.tobytes()
+            memory: Memory = reorder.reorder(data[0].view(np.int8), desc)
+            return memory.data.tobytes()
         with TemporaryDirectory() as folder:
             reorder.save(f"{folder}/x.npz", reorder.reorder(data, "aBc8b"))
             loaded: Memory = reorder.load(f"{folder}/x.npz")
