@@ -355,8 +355,7 @@ class _Conversion:
         none = self._constant(0)
         operands = (old[0], old[1] or none, delta, new[0], new[1] or none)
         if self.scale.of(differ, *operands).values.any():
-            hint = way_out(self.out.desc, "offsets")
-            self._refuse(f"rounding differs between their formulas{hint}")
+            self._refuse("rounding differs between their formulas")
 
     def _refuse(self, why: str) -> NoReturn:
         raise MemdescError(f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}")

@@ -163,13 +163,11 @@ def test_unknown_types_are_listed_by_number_and_end_where_the_next_tensor_starts
         for decode in (found["b"].memory, found["b"].numpy):
             with pytest.raises(MemdescError, match=f"does not know type {kind} of GGUF; its bytes"):
                 decode()
-
-
-@pytest.mark.parametrize("cut", [1, 8, 31])
-def test_a_last_tensor_of_unknown_type_may_end_without_padding(tmp_path: Path, cut: int) -> None:
-    data = _unknown(tmp_path / "x.gguf", 42, cut=cut)
-    with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
-        assert np.array_equal(found["d"].data, data[5 * 32 : 6 * 32 - cut])
+    # the last may end without padding
+    for cut in (1, 8, 31):
+        data = _unknown(tmp_path / "x.gguf", kind, cut=cut)
+        with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
+            assert np.array_equal(found["d"].data, data[5 * 32 : 6 * 32 - cut])
 
 
 def test_unknown_types_are_compared_by_their_bytes(
