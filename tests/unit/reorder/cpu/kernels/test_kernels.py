@@ -161,8 +161,8 @@ def _rare() -> Iterator[tuple[str, tuple[int, ...], MemoryDesc, MemoryDesc]]:
             yield "padding behind data", (1,), src, dst
     for line in ("bf16 cdba ABcd8b8a2b", "s8 cdba ABcd2b8a4b", "f32 dcba ABcd8b4a2b"):
         dtype, *tags = line.split()
-        for dims in ((48, 24, 2, 3), (44, 23, 1, 2)):
-            src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+        for sizes in ((48, 24, 2, 3), (44, 23, 1, 2)):
+            src, dst = (memory_desc(sizes, dtype, tag) for tag in tags)
             yield "rows of short blocks", (1,), src, dst
     of_threads = (2, 16, 32)
     plain = memory_desc((3, 4, 47, 127), "f32", "abcd")

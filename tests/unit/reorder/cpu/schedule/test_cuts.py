@@ -218,9 +218,9 @@ def _box(case: str, place: int = 0) -> tuple[Box, int]:
     """
     kind, src, dst, sizes = case.split()
     dims = tuple(map(int, sizes.split("x")))
-    plan = plan_reorder(*(memory_desc(dims, kind, tag) for tag in (src, dst)))
-    (box,) = plan.boxes
-    return box._replace(offsets=(0, place)), plan.dst.dtype.bits
+    one, other = (memory_desc(dims, kind, tag) for tag in (src, dst))
+    (box,) = plan_reorder(one, other).boxes
+    return box._replace(offsets=(0, place)), other.dtype.bits
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
