@@ -285,7 +285,7 @@ def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_li
                 continue
             break
     # 3.2 has no size for any of the many descriptors that do not start at 0
-    tally.check(most_left_out=0.01 if library.version >= (3, 13) else 0.15)
+    tally.check(most_left_out=0.01 if library.version >= (3, 13) else 0.3)
     for name in ("submemory", "reshape", "permute_axes"):
         assert tally.kinds[f"{name} accepted"] > count / 10
         assert tally.kinds[f"{name} refused"] > count / 200
