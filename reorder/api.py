@@ -289,8 +289,7 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     wanted = result_desc(dst, dtype, source.desc, None if target is None else target.desc)
     desc = wanted.desc if isinstance(wanted, ImageDesc) else wanted
     plan = plan_reorder(source.desc, desc, attr)
-    if target is None:
-        check_beta(attr, target)
+    check_beta(attr, target)
     memory = Memory.to_fill(desc) if target is None else target
     run = _prepared(plan, threads)
     run(source.data, memory.data)

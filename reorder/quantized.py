@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from reorder.records.record import Record
 
 
+# whether x is on a device is known when it runs, so no signature of `reorder` fits
+_reorder: Any = reorder
+
+
 class StoredWeight(Protocol):
     """A tensor of a checkpoint, which knows the weight that it is a part of."""
 
@@ -211,7 +215,7 @@ def quantize(  # noqa: PLR0913 - most are keywords
     used = None if is_symmetric else points
     # a tensor without elements may have no scales
     attr = _attr("dst", (scales, used), mask, groups, saturate=True) if prod(dims) else None
-    memory: Memory = _reorder(x, target, wanted, attr, (threads, queue))
+    memory: Memory = _reorder(x, target, dtype=wanted, attr=attr, threads=threads, queue=queue)
     shape = [count for dim, count in enumerate(counts) if mask >> dim & 1]
     stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
     axes = tuple(dim for dim in range(len(dims)) if mask >> dim & 1)
@@ -232,15 +236,6 @@ def _attr(
         if values is not None:
             given |= {role: values, f"{role}_mask": mask, f"{role}_groups": groups}
     return Attr(**given)
-
-
-def _reorder(
-    x: Any, target: Any, dtype: Any, attr: Attr | None, where: tuple[int | None, Any]
-) -> Any:
-    """Reorder on a limited number of threads, or on a queue."""
-    threads, queue = where
-    options: dict[str, Any] = {"threads": threads, "queue": queue}
-    return reorder(x, target, dtype=dtype, attr=attr, **options)
 
 
 def dequantize(  # noqa: PLR0913 - most are keywords
@@ -329,5 +324,5 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     target = memory_desc(stored.dims, dtype) if dst is None else dst
     used = points if points.any() else None
     attr = _attr("src", (scales, used), mask, groups) if stored.nelems else None
-    made: Memory = _reorder(memory, target, dtype, attr, (threads, queue))
+    made: Memory = _reorder(memory, target, dtype=dtype, attr=attr, threads=threads, queue=queue)
     return made
