@@ -73,17 +73,24 @@ def cannot(path: Path, what: str, error: OSError) -> MemdescError:
 
 
 @contextmanager
+def errors_of(path: Path, what: str) -> Iterator[None]:
+    """Turn errors of the system into one that says that a file cannot be read or written."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot(path, what, error) from None
+
+
+@contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading; folders, pipes and devices are refused without waiting."""
-    try:
+    with errors_of(path, "read"):
         _check_regular(path, path.stat(), "read")
         # it may have been replaced by a pipe meanwhile, whose open would wait for a writer
         handle = os.open(path, os.O_RDONLY | _FLAGS)
         with os.fdopen(handle, "rb") as file:
             _check_regular(path, os.fstat(handle), "read")
             yield file
-    except OSError as error:
-        raise cannot(path, "read", error) from None
 
 
 def check_working_folder(error: object) -> None:

@@ -14,14 +14,14 @@ import errno
 import os
 import shutil
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.safetensors import is_shard
-from reorder.disk import NO_LINK, cannot, check_writable, reason_of, sync_folder, write_at
+from reorder.disk import NO_LINK, check_writable, errors_of, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function
 
@@ -31,7 +31,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment] # then `lock` is created exclusively
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from reorder.checkpoints.formats.entry import PlannedFile
 
@@ -107,7 +107,7 @@ class Writer:
         if self._lock is not None:
             return self
         try:
-            with _naming(self.folder):
+            with errors_of(self.folder, "written"):
                 self._lock = _Lock(self.folder)
                 self._check_target()
                 if self._resume:
@@ -147,7 +147,7 @@ class Writer:
     def complete(self, name: str) -> None:
         """Finish a file of which all bytes are written. Fails if it cannot be put on the disk."""
         file, grown, finished = self.files[name], self._growing / name, self._finished(name)
-        with _naming(self.target):
+        with errors_of(self.target, "written"):
             if file.seal is not None:
                 file.seal(grown)
             # Windows can only sync files that are open for writing
@@ -165,7 +165,7 @@ class Writer:
         """
         for name in [*self.files.keys() - self.finished]:
             self.complete(name)
-        with _naming(self.target):
+        with errors_of(self.target, "written"):
             self._check_lock()
             self._check_target()
             whole = self.folder / _WHOLE
@@ -331,15 +331,6 @@ def _refuse(folder: Path, reason: str) -> NoReturn:
         f"{str(folder)!r} is where a conversion writes, but {reason}; move it away, or write "
         "elsewhere"
     )
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn errors of the system into one that says that a path cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise cannot(path, "written", error) from None
 
 
 def _check_replaced(target: Path, written: Collection[str]) -> None:

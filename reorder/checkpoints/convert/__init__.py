@@ -2,6 +2,5 @@
 
 `conversion` has `convert`, with its `options`. `rules` are what a user gives, and `targets` makes
 them for whole models. `plan` applies rules to tensors and makes `steps`, which check that the new
-formats hold the scales. `outputs` plans the files, and `config` what config.json says. `cluster`
-writes the files on Dask.
+formats hold the scales. `outputs` plans the files, and `config` what config.json says.
 """

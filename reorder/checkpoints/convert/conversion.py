@@ -2,7 +2,7 @@
 
 `rules` say which tensors become what; `plan` applies them and makes `steps`, one for each tensor or
 record; `outputs` lays out the files. Each step is cut into pieces. A piece with its places in the
-files is a task, which threads or the workers of a `cluster` run. A file is finished when its last
+files is a task, which threads or the workers of a cluster run. A file is finished when its last
 task has run.
 """
 
@@ -32,7 +32,7 @@ from reorder.checkpoints.convert.steps import check_numbers
 from reorder.checkpoints.convert.targets import TargetRules, target_rules
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
-from reorder.checkpoints.moves.tasks import Task, run_tasks
+from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
 from reorder.checkpoints.weights import Model
 from reorder.checkpoints.writer import Writer, has_finished, partial_folder
 from reorder.disk import as_path, reason_of
@@ -250,8 +250,6 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if client is None:
         made = plan_conversion(source, target, rules, options, to)
     else:
-        from reorder.checkpoints.convert.cluster import check_workers, run_on_cluster
-
         if options.threads is not None:
             raise MemdescError(
                 "threads are those of this machine; workers of Dask are given theirs as they start"

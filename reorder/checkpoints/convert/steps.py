@@ -164,19 +164,23 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     name = rule.renamed(entry.name)
     if rule.is_renaming:
         return copy_step(entry, name, format_name, rule)
-    src = _held_layout(entry, rule)
     try:
+        src = _held_layout(entry, rule)
         change = _change(rule, src)
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst) and not _is_encoding(rule):
+        if rule.src is not None and is_record(rule.src):
+            parts = ", ".join(tensors_of(rule.src.name.lower()))
             hint = (
-                "; to move a record, match what comes before the names of its tensors"
-                if is_record(rule.src)
-                else f"; plain numbers do not become {rule.dst}: give a data type and scales=, "
-                "such as 'u4, scales=ab, groups=1x32'"
+                f"; no weight that it matches has all tensors of {rule.src}, {parts}: to move a "
+                "record, match what comes before the names of its tensors"
             )
-        rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
+        elif is_record(rule.dst) and not _is_encoding(rule):
+            hint = (
+                f"; plain numbers do not become {rule.dst}: give a data type and scales=, such as "
+                "'u4, scales=ab, groups=1x32'"
+            )
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
     dst, given = change.dst, dict(rule.attr)
     constants: dict[str, bytes] = {}
     if isinstance(dst, RecordDesc):
@@ -390,28 +394,17 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     if rule.src is None and rule.holds is None and rule.dims is None:
         if isinstance(entry.desc, MemoryDesc):
             return entry.desc
-        rule.fail(f"{entry.name}: {entry.reason or f'it holds {entry.desc!r}'}")
+        raise MemdescError(entry.reason or f"it holds {entry.desc!r}")
     name = "plain" if rule.src is None else str(rule.src)
-    try:
-        found = _layout_of_rule(entry, rule, name)
-    except MemdescError as error:
-        hint = ""
-        if rule.src is not None and is_record(rule.src):
-            parts = ", ".join(tensors_of(rule.src.name.lower()))
-            hint = (
-                f"; no weight that it matches has all tensors of the record {name}, {parts}: to "
-                "move a record, match what comes before the names of its tensors"
-            )
-        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
+    found = _layout_of_rule(entry, rule, name)
     if found.nbytes != entry.nbytes:
-        rule.fail(
-            f"{entry.name} has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims "
-            "are given as dims="
+        raise MemdescError(
+            f"it has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims are given "
+            "as dims="
         )
     if entry.is_described and found != entry.desc:
-        rule.fail(
-            f"{entry.name} holds {entry.desc!r}, as its descriptor says, not {name}; leave "
-            f"out '{name} ->'"
+        raise MemdescError(
+            f"it holds {entry.desc!r}, as its descriptor says, not {name}; leave out '{name} ->'"
         )
     return found
 

@@ -13,6 +13,7 @@ import reorder
 from memdesc import MemdescError
 from reorder.checkpoints import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.formats.entry import FileState
+from reorder.checkpoints.moves.tasks import check_workers
 from reorder.checkpoints.writer import partial_folder
 from reorder.cli.main import main
 from tests.checkpoints import model_folder, write_safetensors
@@ -22,7 +23,6 @@ from tests.unit.reorder.checkpoints.convert.results import contents
 pytestmark = pytest.mark.peers
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-cluster_module = pytest.importorskip("reorder.checkpoints.convert.cluster")
 convert_module = pytest.importorskip("reorder.cli.convert")
 connected = convert_module.connected
 
@@ -162,6 +162,6 @@ def test_workers_that_do_not_see_a_file_are_named(cluster: Cluster, tmp_path: Pa
     here = tmp_path / "here.bin"
     here.write_bytes(b"abc")
     with connected(str(cluster.file)) as client:
-        cluster_module.check_workers(client, {here: FileState.at(here)})
+        check_workers(client, {here: FileState.at(here)})
         with pytest.raises(MemdescError, match=r"worker tcp://.* does not see '.*here\.bin' as it"):
-            cluster_module.check_workers(client, {here: FileState(4, 0)})
+            check_workers(client, {here: FileState(4, 0)})

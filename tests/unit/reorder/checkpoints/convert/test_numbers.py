@@ -1,9 +1,7 @@
 """Numbers of converted tensors: chosen and given scales, types, what stays and what is refused."""
 
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -48,7 +46,7 @@ def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
         assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
     said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
-    assert "rule 'x: f32': x: memdesc has no data type" in said
+    assert "rule 'x: f32': x of C64 and shape (8,): memdesc has no data type" in said
 
 
 # A `Quantized` and a `Record` stay what they are.
@@ -108,38 +106,10 @@ def test_a_shard_keeps_what_its_tensors_are_with_those_of_another(
 # Finite numbers never become infinities or NaN: a conversion that would do so is refused.
 
 
-_IN_PIECES = SMALL._replace(max_bytes=4096)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value", "kind", "wanted"),
-    [
-        (np.float32, 1e5, "f16", "100000 at (40, 3) would become inf in f16, whose largest"),
-        (np.float32, -70000, "f16", "-70000 at (40, 3) would become -inf in f16"),
-        (np.float32, 500, "f8_e4m3", "500 at (40, 3) would become nan in f8_e4m3"),
-        (np.float32, 62000, "f8_e5m2", "number is 57344; bf16 and f32 hold it; or give scale="),
-        (np.float16, 500, "f8_e4m3fnuz", "500 at (40, 3) would become nan in f8_e4m3fnuz"),
-        (ml_dtypes.bfloat16, 2**17, "f16", "131072 at (40, 3) would become inf in f16"),
-        (np.int32, 70000, "f16", "70000 at (40, 3) would become inf in f16"),
-    ],
-)
-def test_the_first_number_is_named(
-    tmp_path: Path, dtype: Any, value: float, kind: str, wanted: str
-) -> None:
-    x = np.ones((64, 8), dtype)
-    x[40, 3] = value
-    write_safetensors(tmp_path / "x.safetensors", {"w": x, "v": np.ones(3, np.float32)})
-    said = refused(
-        tmp_path / "x.safetensors", tmp_path / "y.safetensors", f"w: {kind}", settings=_IN_PIECES
-    )
-    assert said.startswith(f"rule 'w: {kind}': w: ")
-    assert wanted in said
-
-
 def test_files_that_were_finished_before_a_number_was_lost_are_removed(tmp_path: Path) -> None:
     x = np.ones((64, 8), np.float32)
     write_safetensors(tmp_path / "x.safetensors", {"a": x, "b": x * 1e5})
-    settings = _IN_PIECES._replace(shard_bytes=1024)
+    settings = SMALL._replace(max_bytes=4096, shard_bytes=1024)
     said = refused(tmp_path / "x.safetensors", tmp_path / "out", "*: f16", settings=settings)
     assert "b: 100000 at (0, 0) would become inf" in said
 

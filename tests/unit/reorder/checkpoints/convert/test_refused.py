@@ -4,6 +4,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import reorder
@@ -39,9 +41,18 @@ def test_a_call_is_refused_before_anything_is_written(
         (tmp_path / "rules.txt").write_bytes(text)
         call(map=[tmp_path / "rules.txt"])
 
-    names = {"call": call, "rule": rule, "file": file, "CONV": _CONV, "repeat": repeat}
+    def number(dtype: Any, value: float, kind: str) -> None:
+        x = np.ones((64, 8), dtype)
+        x[40, 3] = value
+        source = tmp_path / "x.safetensors"
+        write_safetensors(source, {"w": x, "v": np.ones(3, np.float32)})
+        options = ConvertOptions(threads=1, max_bytes=4096)
+        reorder.convert(source, tmp_path / "out.npz", map=[f"w: {kind}"], options=options)
+
+    names: dict[str, Any] = {"np": np, "bf16": ml_dtypes.bfloat16, "number": number}
+    names |= {"call": call, "rule": rule, "file": file, "CONV": _CONV, "repeat": repeat}
     refused.check(_SECTIONS[section], names)
-    assert {path.name for path in tmp_path.iterdir()} <= {"model", "rules.txt"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"model", "rules.txt", "x.safetensors"}
 
 
 @pytest.mark.parametrize("is_last", [True, False])

@@ -757,7 +757,7 @@ def _mixed(*algorithms: str) -> dict[str, Any]:
 
 def _activated() -> dict[str, Any]:
     """Return a section with a group that also quantises activations."""
-    section = compressed("pack-quantized", **_GROUPS)["quantization_config"]
+    section: dict[str, Any] = compressed("pack-quantized", **_GROUPS)["quantization_config"]
     section["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "dynamic": True}
     return section
 
