@@ -15,7 +15,7 @@ from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import RecordDesc
 from memdesc.record.names import read_name, scheme_of
-from reorder.checkpoints.convert.rules import Rule, is_record
+from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target, beside, left_out_warnings
 from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
@@ -189,8 +189,7 @@ def _records_of(
         is_alone = bool(held) and first not in held
         is_bare = first in held and holds_codes(entries[names[first]])
         if is_alone or (is_bare and names[first] not in found):
-            like = next(iter(found.values())).entries if held == [first] else held
-            wanted = scheme.tensors(**scheme.shown(like))
+            wanted = scheme.tensors(**scheme.shown(held))
             missing = ", ".join(role for role in wanted if role not in held)
             rule.fail(
                 f"{prefix} has {', '.join(held)}, but no {missing}: a record of {rule.src.name} "
@@ -346,11 +345,9 @@ def _problem(weight: Weight, step: Step, claims: Claims) -> str:
             "them with the program that made them"
         )
     else:
-        usual = read_name(group.desc.name)[2]
-        options = [
-            f"{k}={v}" for k, v in group.desc.options if k in _SAID and v not in (usual[k], True)
-        ]
-        name = f"{group.desc.name}({', '.join(options)})" if options else group.desc.name
+        desc, usual = group.desc, read_name(group.desc.name)[2]
+        said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
+        name = FormatName(desc.name, (*said,))
         way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
     moved = {entry.name for entry in (*step.sources.values(), *step.dropped)}
     others = ", ".join(name for name in weight.names if name not in moved) or "its scales"

@@ -35,40 +35,35 @@ _CALLS = {
 _SMALL = reorder.checkpoints.ConvertOptions(threads=1, max_bytes=2000, resume=True)
 
 
-class Recorder:
-    """Records calls, and ends the process before one of them."""
+def record(folder: Path, last: int | None) -> list[list[str]]:
+    """Return the calls in a folder, a list that grows; end the process before one of them."""
+    calls, folder, open_files = list[list[str]](), folder.resolve(), Path("/proc/self/fd")
 
-    def __init__(self, folder: Path, last: int | None) -> None:
-        self._folder, self._last = folder.resolve(), last
-        self.calls: list[list[str]] = []
-        for name, paths in _CALLS.items():
-            setattr(os, name, self._recorded(name, getattr(os, name), paths))
-        vars(writer)["_exchange"] = self._recorded("exchange", vars(writer)["_exchange"], 2)
-
-    def _recorded(self, name: str, call: Callable[..., Any], paths: int) -> Callable[..., Any]:
-        def recorded(*arguments: Any, **options: Any) -> Any:
-            folder = options.get("dir_fd")  # of what `shutil.rmtree` removes
-            found = [self._path(each, folder) for each in arguments[:paths]]
-            if all(found):
-                self._record(name, found)
-            return call(*arguments, **options)
-
-        return recorded
-
-    def _path(self, given: Any, folder: int | None) -> str:
+    def path_of(given: Any, home: int | None) -> str:
         """Return a path below the folder; an empty one of what lies elsewhere."""
-        open_files = Path("/proc/self/fd")
         if isinstance(given, int):
             full = (open_files / str(given)).readlink()
         else:
-            home = Path.cwd() if folder is None else (open_files / str(folder)).readlink()
-            full = Path(os.path.normpath(home / os.fsdecode(given)))
-        return str(full.relative_to(self._folder)) if full.is_relative_to(self._folder) else ""
+            start = Path.cwd() if home is None else (open_files / str(home)).readlink()
+            full = Path(os.path.normpath(start / os.fsdecode(given)))
+        return str(full.relative_to(folder)) if full.is_relative_to(folder) else ""
 
-    def _record(self, name: str, paths: list[str]) -> None:
-        if len(self.calls) == self._last:
-            os._exit(_KILLED)
-        self.calls.append([name, *paths])
+    def recorded(name: str, call: Callable[..., Any], count: int) -> Callable[..., Any]:
+        def instead(*arguments: Any, **options: Any) -> Any:
+            # `shutil.rmtree` removes what is in an open folder
+            paths = [path_of(each, options.get("dir_fd")) for each in arguments[:count]]
+            if all(paths):
+                if len(calls) == last:
+                    os._exit(_KILLED)
+                calls.append([name, *paths])
+            return call(*arguments, **options)
+
+        return instead
+
+    for name, count in _CALLS.items():
+        setattr(os, name, recorded(name, getattr(os, name), count))
+    vars(writer)["_exchange"] = recorded("exchange", vars(writer)["_exchange"], 2)
+    return calls
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -103,7 +98,7 @@ class Trial:
         self._begin()
         self._old = value_of(self._target)
         # here, so that the children find all that they need imported
-        self._run(overwrite=self._old is not None)
+        self._run()
         self._new, self._wanted = value_of(self._target), contents(self._work)
 
     def check(self, last: int | None) -> str:
@@ -115,40 +110,34 @@ class Trial:
             return "the conversion failed"
         if found not in (self._old, self._new):
             return "what is there is neither the old output nor the new one"
-        is_there = found is not None
-        if in_child(lambda: self._run(overwrite=is_there)):
+        if in_child(self._run):
             return "it is not resumed"
         after = contents(self._work)
         return "" if after == self._wanted else f"{after.keys() ^ self._wanted.keys()} or others"
-
-    def calls(self) -> list[list[str]]:
-        """Return the calls of a conversion that nobody ends."""
-        self.check(None)
-        found: list[list[str]] = json.loads((self._folder / "calls").read_text())
-        return found
 
     def _begin(self) -> None:
         shutil.rmtree(self._work, ignore_errors=True)
         shutil.copytree(self._folder / "template", self._work)
 
     def _recorded(self, last: int | None) -> None:
-        recorder = Recorder(self._work, last)
-        self._run(overwrite=self._old is not None)
-        (self._folder / "calls").write_text(json.dumps(recorder.calls))
+        calls = record(self._work, last)
+        self._run()
+        (self._folder / "calls").write_text(json.dumps(calls))
 
-    def _run(self, *, overwrite: bool) -> None:
-        settings = _SMALL._replace(overwrite=overwrite)
+    def _run(self) -> None:
+        settings = _SMALL._replace(overwrite=os.path.lexists(self._target))
         reorder.convert(self._folder / "source", self._target, map=["x: f16"], options=settings)
 
 
 def main(folder: Path, name: str) -> None:
     """End at each call."""
     trial = Trial(folder, name)
-    calls = trial.calls()
-    for last, call in enumerate(calls):
+    trial.check(None)
+    text = (folder / "calls").read_text()
+    for last, call in enumerate(json.loads(text)):
         if problem := trial.check(last):
             sys.exit(f"ended before call {last}, {call} if nobody ends it: {problem}")
-    sys.stdout.write(json.dumps(calls))
+    sys.stdout.write(text)
 
 
 if __name__ == "__main__":
