@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemoryDesc, memory_desc
-from reorder import plan_reorder, prepare
+from reorder import plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu import compiled_kernels
 from tests.processors import environment_of
@@ -185,19 +185,6 @@ def test_what_is_rare_is_moved_as_by_definition(name: str) -> None:
     for _, counts, src, dst in (row for row in _RARE if row[0] == name):
         for threads, at_end in product(counts, (False, True)):
             _check_shared(src, dst, threads, at_end=at_end)
-
-
-@pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
-@pytest.mark.parametrize(
-    "tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")]
-)
-def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]) -> None:
-    for dims in ((2, 40, 66), (3, 35, 33), (5, 7, 301)):
-        src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
-        plan = plan_reorder(src, dst)
-        assert "tiles" in prepare(plan).kernels_at(0)  # type: ignore[attr-defined] # of the callable that it returns
-        for threads in (1, 3):
-            _check_shared(src, dst, threads)
 
 
 def test_whole_lines_are_written_by_non_temporal_stores() -> None:

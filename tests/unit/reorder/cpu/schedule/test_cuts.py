@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
@@ -74,31 +73,6 @@ def _swap(rows: int, steps: int, run: int, gap: int = 0, at: int = 0) -> Box:
     stride, size = steps * run + gap, abs(run)
     nodes = _nodes((steps, run, rows * size), (rows, stride, size), (size, 1, 1))
     return Box((max(0, -stride * rows), at), nodes)
-
-
-@given(
-    st.integers(2, 70),
-    st.integers(2, 20),
-    st.integers(1, 40) | st.sampled_from([64, 128, 192]),
-    st.sampled_from([8, 16, 32, 64]),
-    st.booleans(),
-)
-@example(70, 20, 64, 32, True)  # noqa: FBT003 - the order of the strategies
-def test_runs_keep_their_places_in_whatever_order_they_are_moved(
-    rows: int, steps: int, run: int, bits: int, streams: bool
-) -> None:
-    box = _swap(rows, steps, run, gap=5000)
-    tiles = tile_boxes((box,), bits, streams=streams)
-    found = sorted_map(tuple(tile.box for tile in tiles))
-    assert np.array_equal(found, sorted_map((box,)))
-
-
-def test_one_element_and_zeros_after_it_are_copied_as_a_run() -> None:
-    nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512))
-    run, transposed = (
-        select_kernel(Box((0, 0), (*nodes, Node(16, valid, (784, 1))))) for valid in (1, 2)
-    )
-    assert (run.micro_kernel, transposed.micro_kernel) == (RUN, TRANSPOSED)
 
 
 def test_rows_of_a_tile_start_in_few_pages() -> None:

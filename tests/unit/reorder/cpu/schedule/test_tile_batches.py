@@ -11,7 +11,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_batches import join, tile_batches
+from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
 from reorder.cpu.schedule.tile_rows import dense_strides
 from reorder.plan.nodes import Node
@@ -82,21 +82,6 @@ def test_a_schedule_has_no_addresses() -> None:
 def test_a_step_has_the_words_that_compiled_code_reads() -> None:
     step = Step(Kernel(8), np.zeros(1, np.int64), Side(Base.SRC), Side(Base.DST))
     assert len(step.words) == len(TileStep._fields)
-
-
-def test_joined_batches_keep_their_chunks_and_code() -> None:
-    tiles = _tiles(("f32", "abcd"), ("s8", "acdb"), None)
-    src, dst = (memory_desc((1071, 975), "f16", tag) for tag in ("ba", "BA8a16b2a"))
-    machine = _MACHINE._replace(threads=4)
-    boxes = BatchBuilder(plan_reorder(src, dst), 4, machine).move_plan()
-    assert len(boxes) > 1
-    joined = join([*boxes, tiles])
-    shares = [batch.partition for batch in (*boxes, tiles)]
-    assert joined.partition.chunks == sum(each.chunks for each in shares)
-    assert joined.partition.workers == max(each.workers for each in shares)
-    kernels = [word for word in joined.program if isinstance(word, Kernel)]
-    assert {*kernels} == {batch.kernel for batch in boxes} | {Kernel(8)}
-    assert sum(isinstance(word, StageTypes) for word in joined.program) == 1
 
 
 @pytest.mark.parametrize(
