@@ -210,6 +210,8 @@ def test_copies_and_pickles_are_equal() -> None:
             assert type(found) is type(value)
             assert repr(found) == repr(value)
             assert kind in _NOT_EQUAL or (found == value and hash(found) == hash(value))
+            if kind == "prepared call":
+                assert (found.plan, found.threads) == (value.plan, value.threads)
 
 
 def test_a_damaged_pickle_raises_or_gives_a_valid_value() -> None:

@@ -1,8 +1,6 @@
 """Plans that are kept, and reorders that are prepared for many calls."""
 
-import copy
 import gc
-import pickle
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -105,20 +103,6 @@ def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> No
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-
-
-def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
-    src, dst = memory_desc((4, 6), "f32", "ab"), memory_desc((4, 6), "s8", "ba")
-    attr = reorder.Attr(dst_scale=np.array([1, 2, 4, 8], np.float32), dst_scale_mask=1)
-    run: Any = reorder.prepare(reorder.plan_reorder(src, dst, attr), threads=2)
-    x = np.arange(24, dtype=np.float32)
-    wanted, found = np.zeros(24, np.int8), np.zeros(24, np.int8)
-    run(x, wanted)
-    for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):
-        found[:] = 0
-        again(x, found)
-        assert np.array_equal(found, wanted)
-        assert (again.plan, again.threads) == (run.plan, run.threads)
 
 
 # Plans whose sizes are known when they run.
