@@ -104,6 +104,9 @@ def test_elements_of_other_types_are_stored_as_they_are_told(
     # what a type holds exactly comes back with all bits
     x = np.array([[0.0, -0.0, 1.5, np.inf, -np.inf, np.nan]], np.float32)
     assert create({}, x, "ba", "bf16", chunks=(1, 6))[...].tobytes() == x.tobytes()
+    # a NaN may become another
+    x = np.array([[0x7FC00001]], np.uint32).view(np.float32)
+    assert np.isnan(create({}, x, "ba", "bf16", chunks=(1, 1))[...]).all()
 
 
 def test_values_that_a_type_does_not_hold_are_refused_and_nothing_is_written() -> None:
