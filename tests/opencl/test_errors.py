@@ -129,27 +129,24 @@ def test_a_wrong_name_has_one_message_on_the_cpu_and_on_devices(
         reorder(memory, name)
 
 
-def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: Runtime) -> None:
+def test_what_a_runtime_lets_go_works_or_is_refused(runtime: Runtime) -> None:
     part = cl.Buffer(runtime.context, FLAGS.READ_WRITE, 8192).get_sub_region(0, 4096)
+    queue, dst = cl.CommandQueue(cl.Context([runtime.device.device])), runtime.buffer(X)
     gc.collect()
-    dst = runtime.buffer(X)
-    try:
-        opencl.enqueue_reorder(runtime.queue, part, dst, src=PLAIN, dst=PLAIN).wait()
-    except MemdescError as refusal:
-        if "part of a Buffer that was released" not in str(refusal):
-            raise
-
-
-def test_a_queue_whose_context_is_gone_works_or_is_refused(runtime: Runtime) -> None:
-    queue = cl.CommandQueue(cl.Context([runtime.device.device]))
-    gc.collect()
-    try:
-        opencl.pack(queue, X, IMAGE)[1].wait()
-    except MemdescError as refusal:
-        message = str(refusal)
-    else:
-        message = ""
-    assert message == "" or "keep the Context as long as its queues are used" in message
+    for call, message in (
+        (
+            lambda: opencl.enqueue_reorder(runtime.queue, part, dst, src=PLAIN, dst=PLAIN),
+            "part of a Buffer that was released",
+        ),
+        (
+            lambda: opencl.pack(queue, X, IMAGE)[1],
+            "keep the Context as long as its queues are used",
+        ),
+    ):
+        try:
+            call().wait()
+        except MemdescError as refusal:
+            assert message in str(refusal)
 
 
 def test_nothing_is_allocated_where_a_pair_is_refused(runtime: Runtime) -> None:
@@ -189,21 +186,17 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
     assert eventually(lambda: runtime.context.reference_count <= held)
 
 
-def test_a_device_without_images_is_refused_and_told_of_buffers(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("function", "found", "message"),
+    [
+        ("_limits", ((0, 0), False, True), "has no images; reorder into a buffer of image.desc"),
+        ("_supported", frozenset(), "the devices of the context have no images of RGBA FLOAT"),
+    ],
+)
+def test_what_no_device_here_lacks_is_refused(
+    function: str, found: Any, message: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # no runtime here has such a device
-    monkeypatch.setattr(image_formats, "_limits", lambda *_: ((0, 0), False, True))
+    monkeypatch.setattr(image_formats, function, lambda *_: found)
     # a queue that knows no call
-    queue = cl.CommandQueue(runtime.context)
-    with expect_refusal("has no images; reorder into a buffer of image.desc instead"):
-        opencl.pack(queue, X, IMAGE)
-
-
-def test_a_format_that_no_device_has_is_refused(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # runtimes here have all formats
-    monkeypatch.setattr(image_formats, "_supported", lambda *_: frozenset())
-    with expect_refusal("the devices of the context have no images of RGBA FLOAT"):
+    with expect_refusal(message):
         opencl.pack(cl.CommandQueue(runtime.context), X, IMAGE)

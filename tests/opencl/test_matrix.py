@@ -70,8 +70,8 @@ _ATTRS = {
 }
 # a name | its kernels, sizes, types and layouts; gaps, blocks as DIM:SIZE, attributes
 _TABLE = """
-rows | RowCopy 7x9x50 u8 abc bac
-rows of halves | RowCopy 5x7x43 f16 abc bac gaps=1,0
+rows | RowCopy 7x9x51 u8 abc bac
+rows of halves | RowCopy 5x7x71 f16 abc bac gaps=1,0
 skewed bytes | Staged 101x131 u8 ab ba
 skewed rows that end where vectors do | Staged 97x112 u8 ab ba gaps=1,0
 rows that end where vectors do | Staged 17x112 u8 ab ba gaps=1,0
@@ -116,6 +116,7 @@ tiles of runs that end within vectors | Direct 9x39 f32->f16 ab ab gaps=1,1
 runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
 tiles of runs of 4 bits | Staged 128x130 u4->u8 ab ba gaps=2,0
 copies | Direct 5x6x7 u8 abc acb gaps=1,2
+short rows of halves | Staged 12x7x13 f16 abc bac
 copies of pairs | Direct 3x5x2 f64 abc bac
 copies without a common stride | Direct 3x97 u8 ab ab src=1:47 dst=1:31
 conversions without a common stride | Direct 3x97 s8->f32 ab ab src=1:47 dst=1:31 attr=SHORT

@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# Bytes of the widest element; wider ones move as fast one by one.
-_MAX_ELEMENT = 2
+# The least bytes of a row, for elements of so many bytes: tiles keep shorter rows together, and
+# wider elements move as fast one by one.
+_LEAST_ROW = {1: VECTOR, 2: 129}
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
 # does not pay, since its ends are written byte by byte.
@@ -66,7 +67,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     Empty if the innermost loops differ, or if vectors are not faster than elements.
     """
     nest, nbytes = task.nest, task.accesses[1].nbytes
-    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes > _MAX_ELEMENT:
+    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes not in _LEAST_ROW:
         return ()
     moving = nest.moving
     if any(loop.valid != loop.extent for loop in moving.loops):
@@ -75,7 +76,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
-    if first is not moving.along_dst or not VECTOR <= length <= _MAX_NBYTES:
+    if first is not moving.along_dst or not _LEAST_ROW[nbytes] <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]

@@ -253,7 +253,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     most, edge = _CONVERTED, _EDGE
     if min(bits) < BYTE_BITS and bits[0] != bits[1]:
         # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for
-        most = min(4 * most, _LOCAL // element)
+        most = min(8 * most, _LOCAL // element)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
     if chosen is None or not _divide(nest, *chosen[0], bits[1]):
