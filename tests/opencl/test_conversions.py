@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
+from memdesc.names import is_image
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
 from reorder.plan import plan_runtime
-from reorder.reference import execute_reference
 from tests.conversions import every_code, random_codes
 from tests.opencl.runtimes import TILES, Planned, Runtime, check, refused
 
@@ -77,37 +77,24 @@ def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
     ("tag", "masks"),
     [
         ("ABcd4b16a4b", {"s8s8_mask": 1}),
-        pytest.param("ba", {"asymmetric_mask": 3, "s8s8_mask": 1}, marks=pytest.mark.campaign),
+        pytest.param("bacd", {"asymmetric_mask": 3, "s8s8_mask": 1}, marks=pytest.mark.campaign),
     ],
 )
 def test_compensation_is_written_behind_int8_weights(
     tag: str, masks: dict[str, int], runtime: Runtime
 ) -> None:
-    dims = (5, 19, 3, 2)[: len(tag) if len(tag) < 3 else 4]
-    desc, src = memory_desc(dims, "s8", tag).with_extra(Extra(**masks)), memory_desc(dims, "f32")
-    source = np.random.default_rng(1).normal(0, 40, dims).astype(np.float32)
-    given: dict[str, Any] = {"src": src, "dst": desc, "attr": Attr(src_scale=0.9)}
-    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
-    execute_reference(src, desc, source, wanted, given["attr"])
-    for start in (0, 4):
-        whole = cl_array.to_device(runtime.queue, np.full(desc.nbytes + 4, 0xA5, np.uint8))
-        array = whole[start:]
-        opencl.enqueue_reorder(runtime.queue, runtime.buffer(source), array, **given).wait()
-        assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
+    for dims, source in (((5, 19, 3, 2), "abcd"), ((20, 8, 3, 2), "conv2d_filter")):
+        desc = memory_desc(dims, "s8", tag).with_extra(Extra(**masks))
+        for dtype, attr in (("f32", Attr(src_scale=0.9)), ("s8", None)):
+            src = (image_desc if is_image(source) else memory_desc)(dims, dtype, source)
+            check(runtime, (src, desc, attr), 2)
+    wanted, given = reorder(np.ones(dims, np.float32), desc), memory_desc(dims, "f32")
+    source_of, whole = runtime.buffer(np.ones(dims, np.float32)), np.full(desc.nbytes + 4, 7)
+    array = cl_array.to_device(runtime.queue, whole.astype(np.uint8))
+    opencl.enqueue_reorder(runtime.queue, source_of, array[4:], src=given, dst=desc).wait()
+    assert array[4:].get()[: desc.nbytes].tobytes() == wanted.data.tobytes()
     with refused("not a multiple of the 4 bytes of a compensation; copy it"):
-        opencl.enqueue_reorder(runtime.queue, runtime.buffer(source), whole[2:], **given)
-
-
-@pytest.mark.parametrize("dtype", ["s8", "f32"])
-def test_compensation_is_written_behind_weights_from_an_image(dtype: str, runtime: Runtime) -> None:
-    image = image_desc((20, 8, 3, 2), dtype, "conv2d_filter")
-    desc = memory_desc(image.dims, "s8", "ABcd4b16a4b").with_extra(Extra(s8s8_mask=1))
-    x = np.random.default_rng(1).integers(-99, 99, image.dims).astype(image.dtype.numpy)
-    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
-    execute_reference(memory_desc(image.dims, dtype), desc, x, wanted)
-    pixels, packed = opencl.pack(runtime.queue, x, image)
-    buffer, event = opencl.unpack(runtime.queue, pixels, desc, image, wait_for=[packed])
-    assert runtime.read(buffer, event).tobytes() == wanted.tobytes()
+        opencl.enqueue_reorder(runtime.queue, source_of, array[2:], src=given, dst=desc)
 
 
 def floats_around_halves() -> NDArray[np.uint32]:

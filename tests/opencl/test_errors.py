@@ -133,16 +133,13 @@ def test_what_a_runtime_lets_go_works_or_is_refused(runtime: Runtime) -> None:
     part = cl.Buffer(runtime.context, FLAGS.READ_WRITE, 8192).get_sub_region(0, 4096)
     queue, dst = cl.CommandQueue(cl.Context([runtime.device.device])), runtime.buffer(X)
     gc.collect()
-    for call, message in (
-        (
-            lambda: opencl.enqueue_reorder(runtime.queue, part, dst, src=PLAIN, dst=PLAIN),
-            "part of a Buffer that was released",
+    calls: dict[str, Callable[[], cl.Event]] = {
+        "part of a Buffer that was released": lambda: opencl.enqueue_reorder(
+            runtime.queue, part, dst, src=PLAIN, dst=PLAIN
         ),
-        (
-            lambda: opencl.pack(queue, X, IMAGE)[1],
-            "keep the Context as long as its queues are used",
-        ),
-    ):
+        "keep the Context as long as its queues are used": lambda: opencl.pack(queue, X, IMAGE)[1],
+    }
+    for message, call in calls.items():
         try:
             call().wait()
         except MemdescError as refusal:

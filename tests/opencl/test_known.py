@@ -103,33 +103,31 @@ def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
 
 def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
     src, dst = array(runtime), image(runtime)
-    src[0].base_data, held = runtime.buffer(X), src[0].base_data
+    src[0].base_data = runtime.buffer(X)
+    data, (made, event) = (
+        reorder(X, "nhwc", queue=runtime.queue).data,
+        opencl.pack(runtime.queue, X, IMAGE),
+    )
+    event.wait()
     move(runtime, src, dst).wait()
     runtime.queue.finish()
-    del held
-    for memory in (src[0].base_data, dst[0]):
-        counted = memory.reference_count
-        move(runtime, src, dst).wait()
-        runtime.queue.finish()
-        assert eventually(partial(_is_freed, memory, counted))
-
-
-def _is_freed(memory: cl.Buffer, counted: int) -> bool:
-    return memory.reference_count <= counted
-
-
-def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime: Runtime) -> None:
-    data = reorder(X, "nhwc", queue=runtime.queue).data
-    made, event = opencl.pack(runtime.queue, X, IMAGE)
-    event.wait()
-    counted = sys.getrefcount(data), sys.getrefcount(made)
+    counted = src[0].base_data.reference_count, dst[0].reference_count
+    allocated = sys.getrefcount(data), sys.getrefcount(made)
     for _ in range(2):
+        move(runtime, src, dst).wait()
         opencl.enqueue_reorder(runtime.queue, made, data, src=IMAGE, dst=NHWC).wait()
-    assert (sys.getrefcount(data), sys.getrefcount(made)) == counted
+    runtime.queue.finish()
+    for memory, most in zip((src[0].base_data, dst[0]), counted, strict=True):
+        assert eventually(partial(_is_freed, memory, most))
+    assert (sys.getrefcount(data), sys.getrefcount(made)) == allocated
     other = cl.Context([runtime.device.device])
     foreign = cl.Buffer(other, FLAGS.READ_WRITE, NHWC.nbytes)
     with refused("x belongs to another context"):
         opencl.enqueue_reorder(cl.CommandQueue(other), made, foreign, src=IMAGE, dst=NHWC)
+
+
+def _is_freed(memory: cl.Buffer, counted: int) -> bool:
+    return memory.reference_count <= counted
 
 
 def test_many_reorders_are_known_to_many_threads(

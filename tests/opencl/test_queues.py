@@ -148,18 +148,16 @@ def test_a_device_memory_is_filled_at_the_event_that_it_has_now(
         reorder(m, out=out)
 
 
-def parts_of(device: cl.Device) -> list[cl.Device]:
-    """Return the parts of a device, one compute unit each; skip where it cannot be divided."""
+def test_parts_of_a_device_have_queues_of_one_context_and_their_own_programs(
+    runtime: Runtime,
+) -> None:
+    device = runtime.device.device
     equally = cl.device_partition_property.EQUALLY
     kinds: Any = device.partition_properties
     if device.partition_max_sub_devices < 2 or equally not in kinds:
         pytest.skip("the device cannot be divided")
     one_each: Any = [equally, 1]
-    return device.create_sub_devices(one_each)
-
-
-def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
-    parts = parts_of(runtime.device.device)
+    parts = device.create_sub_devices(one_each)
     context = cl.Context(parts)
     first, last = (cl.CommandQueue(context, part) for part in (parts[0], parts[-1]))
     m = reorder(X, "nChw16c", queue=first)
@@ -167,19 +165,14 @@ def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
     image = image_desc(X.shape, "f32", "in_out_channel")
     if last.device in context.devices:
         assert reorder(m, image, queue=last).get().numpy().tobytes() == X.tobytes()
-        return
-    with pytest.raises(MemdescError, match="that the context of the queue does not list"):
-        reorder(m, image, queue=last)
-
-
-def test_each_device_of_a_context_has_programs_of_its_own(runtime: Runtime) -> None:
+    else:
+        with pytest.raises(MemdescError, match="that the context of the queue does not list"):
+            reorder(m, image, queue=last)
     # options of the compiler depend on it, and another device of the context may refuse them
-    parts = parts_of(runtime.device.device)
     context = cl.Context(parts)
     x = np.arange(15, dtype=np.float32).reshape(3, 5)
-    for device in reversed(parts):
-        queue = cl.CommandQueue(context, device)
-        attr = Attr(dst_scale=3.0)
+    for part in reversed(parts):
+        queue, attr = cl.CommandQueue(context, part), Attr(dst_scale=3.0)
         found = reorder(x, "ba", dtype="s8", attr=attr, queue=queue).get().numpy()
         assert (found == np.rint(x / np.float32(3))).all()
     built = programs._program.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
