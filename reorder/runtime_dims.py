@@ -29,15 +29,13 @@ class RuntimePlan(Checked):
 
     Parameters
     ----------
-    src, dst : RuntimeDesc
-        Both must know the sizes of the same dims.
-    attr : Attr, optional
-        Scales, zero points, accumulation.
+    src, dst, attr
+        As for `plan_runtime`.
 
     Raises
     ------
     MemdescError
-        If sizes differ, a size is known on one side only, or a tag is not known.
+        As for `plan_runtime`.
 
     Examples
     --------

@@ -64,8 +64,11 @@ def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
     pixels = reorder(X, IMAGE)
     larger = np.full((9, 7, 4), np.nan, np.float32)
     larger[:6, :4] = np.where(pixels == 0, np.nan, pixels)
-    for held in (pixels, larger, larger.view(np.uint32), larger[::-1].copy()[::-1]):
+    exact = larger[:6, :4].copy()
+    for held in (pixels, larger, exact, larger.view(np.uint32), larger[::-1].copy()[::-1]):
+        before = held.tobytes()
         back = reorder(held, "nChw8c", src=IMAGE)
+        assert held.tobytes() == before
         assert (back.numpy() == X).all()
         back.check_padding()
     other, half = (
