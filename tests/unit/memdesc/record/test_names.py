@@ -60,21 +60,20 @@ def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
     assert desc.field("zeros").desc.offset((3, 5)) == (5 * 64 + 3) * 2 + 1
 
 
-@pytest.mark.parametrize("dims", [(256, 512), (300, 130), (1, 7), (129, 1), (0, 64), (64, 0)])
-def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> None:
-    rows, columns = dims
-    wanted = {
-        "fp8_tensor": (min(rows, 1), min(columns, 1)),
-        "fp8_channel": (rows, min(columns, 1)),
-        "fp8_block": (-(-rows // 128), -(-columns // 128)),
-    }
-    for name, shape in wanted.items():
-        desc = record_desc(dims, name, scales="bf16", codes="f8_e5m2")
-        assert desc.field("weight").desc == memory_desc(dims, "f8_e5m2")
-        assert desc.field("weight_scale").desc == memory_desc(shape, "bf16")
-        assert str(desc.rule) == "weight_scale * weight"
-    assert record_desc(dims, "fp8_block", block=1).field("weight_scale").layout.dims == dims
-    inverse = record_desc(dims, "fp8_block", scale_inv=True)
+def test_fp8_has_a_scale_for_each_block_that_is_begun() -> None:
+    for rows, columns in ((256, 512), (300, 130), (1, 7), (129, 1), (0, 64), (64, 0)):
+        dims = rows, columns
+        for name, shape in (
+            ("fp8_tensor", (min(rows, 1), min(columns, 1))),
+            ("fp8_channel", (rows, min(columns, 1))),
+            ("fp8_block", (-(-rows // 128), -(-columns // 128))),
+        ):
+            desc = record_desc(dims, name, scales="bf16", codes="f8_e5m2")
+            assert desc.field("weight").desc == memory_desc(dims, "f8_e5m2")
+            assert desc.field("weight_scale").desc == memory_desc(shape, "bf16")
+            assert str(desc.rule) == "weight_scale * weight"
+        assert record_desc(dims, "fp8_block", block=1).field("weight_scale").layout.dims == dims
+    inverse = record_desc(DIMS, "fp8_block", scale_inv=True)
     assert [*inverse.tensors] == ["weight", "weight_scale_inv"]
 
 
@@ -93,11 +92,11 @@ def test_the_letters_of_a_record_are_those_of_its_matrices() -> None:
         assert record_desc(dims, name).letters == letters
 
 
-@pytest.mark.parametrize(("bits", "rows"), [(4, 2), (2, 4), (1, 8)])
-def test_hqq_has_one_row_in_each_part_of_its_bytes(bits: int, rows: int) -> None:
-    codes = record_desc((rows, 64), "hqq", bits=bits).codes.layout
-    # the first row is in the highest bits
-    assert codes.offsets()[:, :2].tolist() == [[row, row + rows] for row in range(rows)][::-1]
+def test_hqq_has_one_row_in_each_part_of_its_bytes() -> None:
+    for bits, rows in ((4, 2), (2, 4), (1, 8)):
+        codes = record_desc((rows, 64), "hqq", bits=bits).codes.layout
+        # the first row is in the highest bits
+        assert codes.offsets()[:, :2].tolist() == [[row, row + rows] for row in range(rows)][::-1]
 
 
 def test_every_record_is_known_as_one_where_layouts_are_named() -> None:
