@@ -18,7 +18,6 @@ from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_overlap
 from memdesc.tags import FormatTag, parse_tag
 from reorder.cli.command import with_merged_blocks
-from tests.differential.nesting import check_nesting
 from tests.oracles import offsets, places
 from tests.strategies import descs, dims, swizzled_descs, tags
 from tests.work import count_calls
@@ -158,20 +157,6 @@ def test_a_refusal_shows_two_indices_of_one_offset_and_how_they_differ(layout: L
     assert bool(differences) == bool(said) or layout.fused() is not None
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 40)), min_size=1, max_size=4),
-    st.sampled_from([(), ((2, 0),), ((4, 0), (2, 0))]),
-)
-def test_strides_that_nest_do_not_overlap(
-    loops: list[tuple[int, int]], inner: tuple[tuple[int, int], ...]
-) -> None:
-    sizes, strides = zip(*loops, strict=True)
-    layout = layout_by_strides(sizes, strides, inner)
-    with contextlib.suppress(OverlapError):
-        check_nesting(layout, 32)
-        assert not refusal(layout)
-
-
 @given(st.data())
 def test_the_search_finds_an_answer_exactly_where_there_is_one(data: st.DataObject) -> None:
     bounds = data.draw(
@@ -251,7 +236,9 @@ def test_a_dense_layout_fills_every_element_from_offset0_on(desc: MemoryDesc) ->
     base = desc.layout.base()
     cut = any(axis.padded % base.outer(k).step for k, axis in enumerate(desc.axes))
     assert desc.is_dense <= fills
-    assert desc.is_dense or falls or cut or not fills
+    # a swizzle that starts elsewhere than at 0 does not count as dense
+    moved = desc.layout.xor and desc.offset0
+    assert desc.is_dense or falls or cut or moved or not fills
 
 
 @given(st.data())
