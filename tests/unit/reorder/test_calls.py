@@ -62,6 +62,7 @@ VIEW = np.empty((2, 5, 4, 17), np.float32).transpose(0, 3, 1, 2)
 GAPS = memory_desc(_DIMS, "f32", strides=(400, 1, 80, 20))
 LARGE, THIRD = cube(64, 128), X[..., ::2]
 BROADCAST = np.broadcast_to(X[:1], _DIMS)
+BLOCKS = cube(2, 3, 5, 4, 8)
 RAW, RAW_OUT = X.reshape(-1), np.empty(X.size, np.float32)
 IMAGE = image_desc(_DIMS, "f32", "in_out_channel")
 PIXELS = reorder.reorder(X, IMAGE)
@@ -128,6 +129,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "matrix": lambda: r(X.reshape(34, 20).view(np.matrix), "ba"),
     "4 bits": lambda: r(cube(4, 6, dtype=ml_dtypes.int4), "ba"),
     "empty": lambda: r(X[:0], "nhwc"),
+    "blocks, which are copied": lambda: r(BLOCKS, "nchw", src="nChw8c"),
     # what is refused, at every call with the same message
     "masked": partial(r, np.ma.masked_array(X), "nhwc"),
     "byte order": lambda: r(X.astype(">f4"), "nhwc"),
@@ -326,10 +328,12 @@ def test_a_subclass_that_may_export_something_else_is_read_by_python() -> None:
 
 def test_no_more_kinds_than_the_bound_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "MAX_KNOWN", 4)
+    reorder.reorder(X, "nhwc")
+    reorder.reorder(X, "nhwc")
     for size in (1, 2, 3, 4, 4, 5, 6, 5):
         x = np.ones((size, 3), np.float32)
         assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
-    assert [key[0] for key in calls.known] == [(5, 3), (6, 3)]
+    assert [key[0] for key in calls.known] == [(4, 3), (5, 3), (6, 3)]
     assert len(calls.usual) == 1
 
 
