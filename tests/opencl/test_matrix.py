@@ -95,7 +95,7 @@ tiles with padding along a run | Staged 43x20 f16 ab ab src=0:4 dst=1:8
 tiles that keep blocks | Staged 39x43 u8 ba ab dst=0:16
 tiles that keep parts of rows | Staged 48x43 u8 ba ab gaps=1,0 dst=0:8
 tiles that keep pairs | Staged 38x43 f16 ba ab dst=0:2
-tiles that keep pairs of bytes | Staged 38x43 u8 ba ab dst=0:2
+tiles that keep pairs of bytes | Staged 64x44 u8 ba ab gaps=1,0 dst=0:2
 tiles that keep words | Staged 39x21 f32 ba ab dst=0:8
 tiles of runs that keep parts | Staged 39x21 f32->s8 ba ab dst=0:8
 runs | Direct 9x40 f32->f16 ab ab

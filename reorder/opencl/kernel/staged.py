@@ -11,7 +11,8 @@ tiles are skewed instead: their rows end in dst where a sector of memory ends, s
 some elements before its tile. Only the ends of the tensor's rows are then parts of vectors.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
-elements. A conversion is computed between a buffer's load and local memory, or beside an image.
+elements; where src and dst share a short first loop, its words stay as they are. A conversion is
+computed between a buffer's load and local memory, or beside an image.
 """
 
 from __future__ import annotations

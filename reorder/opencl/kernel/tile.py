@@ -1,8 +1,8 @@
 """A family of kernels that transposes between two buffers, in tiles that go through local memory.
 
-It suits a nest whose innermost loops differ in src and dst, and moves or converts its elements. A
-tile covers some steps of several loops. On each side its run loops are contiguous: work items load
-and store vectors along them. A loop may be in both runs.
+It suits a nest whose innermost loops differ in src and dst, or the loops around one that is short,
+and moves or converts its elements. A tile covers some steps of several loops. On each side its run
+loops are contiguous: work items load and store vectors along them. A loop may be in both runs.
 """
 
 from __future__ import annotations
