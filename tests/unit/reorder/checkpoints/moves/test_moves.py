@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Barrier, Event, Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,24 +167,24 @@ class _Sized(NamedTuple):
 
 def test_running_tasks_take_no_more_memory_than_allowed() -> None:
     lock, running, most = Lock(), list[int](), list[int]()
-    two = Event()
+    # two of these fit, before and after one that runs alone, so another thread takes one too
+    two = {40: Barrier(2), 41: Barrier(2)}
 
     def work(task: _Sized) -> int:
         with lock:
             running.append(task.nbytes)
             most.append(sum(running))
-            if len(running) > 1:
-                two.set()
-        if task.nbytes <= 40:
-            two.wait(5)  # two of them fit, so another thread takes one too
+        if task.nbytes in two:
+            two[task.nbytes].wait(20)
+        elif task.nbytes == 500:
+            time.sleep(0.05)  # the other threads begin, and wait for room
         with lock:
             running.remove(task.nbytes)
         return task.nbytes
 
-    tasks: Any = [_Sized(40), _Sized(40), _Sized(40), _Sized(500), _Sized(40), _Sized(100)]
+    tasks: Any = [_Sized(nbytes) for nbytes in (40, 40, 500, 41, 41, 100)]
     done = [found for _, found in run_tasks(tasks, 4, 100, work)]  # type: ignore[arg-type] # sizes alone
     assert sorted(done) == sorted(task.nbytes for task in tasks)
-    assert two.is_set()
     # one that needs more runs alone
     assert all(total <= 100 or total == 500 for total in most)
 
