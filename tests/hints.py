@@ -3,18 +3,16 @@
 import ast
 import pickle
 import re
-import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pytest
 
 import memdesc
 import reorder
-from memdesc import MemdescError
+from tests import refused
 
 ROOT = Path(__file__).parents[1]
 # words that start a hint
@@ -26,49 +24,11 @@ _WORDS = re.compile(
 _COMMON = {"md": memdesc, "np": np, "pickle": pickle, "r": reorder, "replace": replace}
 
 
-class Row(NamedTuple):
-    """A part of a hint, a call whose message has it, and calls that follow the hint."""
-
-    hint: str
-    fails: str
-    works: list[str]
-
-
-def rows(text: str) -> list[Row]:
-    """Read a table: a call that fails, # and a part of its hint; below, indented, calls that work.
-
-    A line that is indented further continues the one before it.
-    """
-    found: list[list[str]] = []
-    for line in textwrap.dedent(text).splitlines():
-        words = line.strip()
-        indent = len(line) - len(line.lstrip())
-        if indent > 4:
-            found[-1][-1] += f" {words}"
-        elif indent:
-            found[-1].append(words)
-        elif words and not words.startswith("#"):
-            found.append([words])
-    table = []
-    for first, *works in found:
-        fails, _, hint = first.rpartition(" # ")
-        table.append(Row(hint, fails.strip(), works))
-    return table
-
-
 def check(
-    table: Iterable[Row], names: dict[str, Any], modules: Iterable[str], others: Iterable[str] = ()
+    table: Path, names: dict[str, Any], modules: Iterable[str], others: Iterable[str] = ()
 ) -> None:
     """Check and follow each hint; there is a row for each one in these modules but `others`."""
-    known = _COMMON | names
-    messages = []
-    for row in table:
-        with pytest.raises((MemdescError, AttributeError, TypeError)) as caught:
-            eval(row.fails, known)
-        messages.append(str(caught.value))
-        assert row.hint in messages[-1], row.fails
-        for each in row.works:
-            eval(each, known)
+    messages = refused.check(refused.sections(table)["hints"], _COMMON | names)
     assert without_row(modules, messages, others) == []
 
 

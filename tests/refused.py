@@ -40,9 +40,9 @@ def check(lines: Iterable[str], names: dict[str, Any]) -> list[str]:
     return messages
 
 
-def _refusal(call: str, names: dict[str, Any]) -> MemdescError | None:
+def _refusal(call: str, names: dict[str, Any]) -> Exception | None:
     try:
         eval(call, dict(names))
-    except MemdescError as error:
+    except (MemdescError, AttributeError, TypeError) as error:
         return error
     return None

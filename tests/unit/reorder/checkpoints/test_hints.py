@@ -38,77 +38,6 @@ _OTHERS = (
     "; did you mean {}",
     "what was written differs from the definition",
 )
-_ROWS = hints.rows("""
-r.load_all(compressed, max_nbytes=4000)  # pass max_nbytes=
-    r.load_all(compressed, max_nbytes=8128)
-r.load(compressed, max_nbytes=4000)  # more than the 4000 allowed
-    np.load(compressed)["x"]
-pieces(1000)  # give more
-    pieces(131072)
-r.save(new, {"__metadata__": x})  # give another name
-    r.save(new, {"metadata": x})
-r.load(compressed, mmap=True)  # reorder.load_all reads it
-    r.load_all(compressed)
-r.save(npy, r.quantize(x, "s8"))  # write a .npz or .safetensors
-    r.save(npz, r.quantize(x, "s8"))
-r.save(npy, r.reorder(x, "Ab8a"))  # reorder it to 'plain'
-    r.save(npy, r.reorder(x, "plain"))
-r.save(raw, x)  # reorder.checkpoints.save_raw
-    r.checkpoints.save_raw(raw, r.reorder(x, "ab"))
-r.load(quantized)  # load(path, reorder.Quantized)
-    r.load(quantized, r.Quantized)
-r.load(several)  # commands take one as FILE:NAME
-    r.load_all(several)
-rule("w: -> ba")  # leave the arrow out
-    rule("w: ba")
-rule("w: rename=flat")  # see rename=
-    rule("w: rename=v")
-rule("flat: nchw -> nhwc")  # give its logical sizes as dims=
-    rule("flat: nchw -> nhwc, dims=1x4x3x2")
-rule("w: holds=u4")  # give its dims=
-    rule("w: dims=32x128")
-rule("w: s8")  # give scale=, or scales= to choose them from the data, or scale=1 to round
-    rule("w: s8, scale=0.01")
-    rule("w: s8, scales=a")
-    rule("w: s8, scale=1")
-rule("w: q4_0")  # such as 'u4, scales=ab, groups=1x32'
-    rule("w: u4, scales=ab, groups=1x32")
-rule("w: fp8_tensor(scales=bf16)")  # leave out scales= of fp8_tensor
-    rule("w: fp8_tensor")
-rule("w: fp8_tensor, f8_e5m2")  # leave out other keys
-    rule("w: fp8_tensor")
-made("w: s8, scale=1e-9")  # give a larger scale
-    rule("w: s8, scale=0.01")
-made("tiny: f16")  # bf16 and f32 hold it; or leave the tensor out
-    rule("tiny: bf16")
-made("huge: f16")  # bf16 and f32 hold it; or give scale=
-    rule("huge: bf16")
-    rule("huge: f16, scale=1e28")
-rule("w: rename=__metadata__")  # give another name
-    rule("w: rename=v")
-rule("w: ba -> ab", blocked)  # leave out 'ba ->'
-    rule("w: ab", blocked)
-to("gptq", None, "*: gptq -> q4_0")  # name a single file, such as OUT.safetensors
-    to("gptq", None, "*: gptq -> q4_0", out="x.safetensors")
-to("plain", None, "*embed_tokens.weight: fp8_block(scale_inv=true)")  # leave it as it is
-    to("plain", None, "*up.weight: fp8_block(scale_inv=true)")
-to("odd", None, "fc.weight: f32")  # holds codes of a quantised model
-    to("odd", None, "norm.weight: f32")
-to("mystery", None, "fc.weight: f32")  # no rule can move them together
-    to("mystery", None, "norm.weight: f32")
-to("v1", "gptq")  # they are gptq already; copy it
-    to("v1", None)
-to("floats", "bf16")  # all its floats are bf16 already; copy it
-    to("floats", None)
-to("ignored", None, "*: fp8_block -> plain, bf16")  # with a rule that does not match them
-    to("ignored", None, "norm.weight: f32")
-to("unnamed", "bf16")  # give the name, in a rule such as --map 'fc: gptq -> plain(axes=oi), bf16'
-    to("unnamed", None, "fc: gptq -> plain(axes=oi), bf16")
-record("zeros", "pack_quantized", zeros=False)  # its numbers would be different; leave zeros= out
-    record("zeros", "pack_quantized")
-record("square", "ocp_mxfp4")  # give swizzled=
-    record("square", "ocp_mxfp4", swizzled=False)
-""")
 
 
 def test_hints_are_given_and_work(tmp_path: Path) -> None:
@@ -177,7 +106,7 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
         "record": record,
         "blocked": "blocked",
     }
-    hints.check(_ROWS, names, _MODULES, _OTHERS)
+    hints.check(Path(__file__).with_name("hints.txt"), names, _MODULES, _OTHERS)
     found = Checkpoint(tmp_path / "in.npz")
     assert found["flat"].shape == (24,)
     with pytest.raises(KeyError, match="did you mean 'flat'"):
