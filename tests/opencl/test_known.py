@@ -16,6 +16,7 @@ from memdesc.errors import OverlapError
 from reorder import opencl, reorder
 from reorder.opencl import execution
 from tests.opencl.runtimes import Runtime, eventually, refused
+from tests.work import count_calls
 
 X = np.random.default_rng(3).random((2, 5, 4, 16), np.float32)
 PLAIN, NHWC = (memory_desc(X.shape, "f32", tag) for tag in ("nchw", "nhwc"))
@@ -182,23 +183,6 @@ def test_what_an_array_is_of_now_is_its_type(first: Runtime) -> None:
             assert dst.get().tobytes() == x.astype(np.float16).tobytes()
 
 
-def calls_of(function: Callable[[], Any]) -> int:
-    """Return how many functions of Python a call of a function runs, itself included."""
-    count = 0
-
-    def note(frame: Any, event: str, arg: Any) -> None:  # noqa: ARG001 - Python's protocol
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
     queue, x = runtime.queue, X.reshape(2, 4, 5, 16)
     plain, nhwc = (memory_desc(x.shape, "f32", tag) for tag in ("nchw", "nhwc"))
@@ -223,6 +207,5 @@ def test_a_known_call_runs_few_functions_of_python(runtime: Runtime) -> None:
     for what, (most, call) in calls.items():
         call()
         call()
-        # the function that is counted is one itself
-        assert calls_of(call) - 1 <= most, what
+        assert count_calls(call, "call") <= most, what
     queue.finish()
