@@ -31,11 +31,13 @@ def test_a_view_is_a_box_of_its_parent_and_refused_exactly_where_it_cuts_a_block
     data: st.DataObject,
 ) -> None:
     parent = data.draw(descs(max_ndims=5, max_nelems=256) | swizzled_descs())
-    any_dim = data.draw(st.sampled_from([None, *range(parent.ndims)]))
+    any_dim = data.draw(st.sampled_from([*[None] * parent.ndims, *range(parent.ndims)]))
     parts, is_legal = [], True
     for dim in range(parent.ndims):
         known = boxes(parent, dim)
         legal = [part for part, whether in known.items() if whether]
+        at_end = [part for part in legal if sum(part) == parent.dims[dim]]
+        legal = legal if data.draw(st.booleans()) else at_end
         parts.append(data.draw(st.sampled_from([*known] if dim == any_dim else legal)))
         is_legal &= known[parts[-1]]
     at, sizes = zip(*parts, strict=True)
@@ -48,6 +50,10 @@ def test_a_view_is_a_box_of_its_parent_and_refused_exactly_where_it_cuts_a_block
     assert is_legal
     box = tuple(slice(start, start + size) for start, size in parts)
     assert np.array_equal(view.layout.offsets(), parent.layout.offsets()[box])
+    # padding stays where the view ends with its parent
+    ends = zip(parts, parent.dims, parent.padded_dims, strict=True)
+    wanted = (padded - at if at + size == end else size for (at, size), end, padded in ends)
+    assert view.padded_dims == tuple(size and own for size, own in zip(sizes, wanted, strict=True))
     assert view.min_nbytes <= parent.min_nbytes
     assert parent.submemory(parent.dims, [0] * parent.ndims) == parent or not parent.nelems
 
