@@ -5,10 +5,9 @@ import pwd
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
 
 import numpy as np
 import pyopencl as cl
@@ -160,8 +159,9 @@ def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
     folder.mkdir(parents=True)
     for k in range(200):
         (folder / f"{k:064x}").write_bytes(bytes(100))
-    make_room = partial(binaries._make_room, folder, 1000)  # noqa: SLF001 - what each write calls
-    run_together([make_room] * 4)
+    make_room = binaries._make_room  # noqa: SLF001 - what each write calls
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(make_room, [folder] * 4, [1000] * 4)] == [None] * 4
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 1000
 
 
@@ -186,14 +186,6 @@ def test_without_a_variable_it_is_the_folder_for_caches_if_there_is_a_home(
     assert binaries.cache_folder() is None
 
 
-def run_together(tasks: Iterable[Callable[[], object]]) -> None:
-    threads = [Thread(target=task) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def test_threads_that_build_one_program_leave_one_whole_file(
     runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,7 +196,8 @@ def test_threads_that_build_one_program_leave_one_whole_file(
         barrier.wait()
         build_program(context, context.devices[0], _SOURCE)
 
-    run_together(partial(build, context) for context in contexts)
+    with ThreadPoolExecutor(len(contexts)) as pool:
+        assert [*pool.map(build, contexts)] == [None] * 3
     assert len([*folder.iterdir()]) == 1
     assert counted(runtime, caplog) == 0
 
