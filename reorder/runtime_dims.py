@@ -13,7 +13,6 @@ from memdesc.layout import dim_name
 from reorder.api import execute, is_on_device, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.planner import plan_reorder
-from reorder.threads import checked_threads
 from reorder.values.attr import Attr, check_attr
 
 if TYPE_CHECKING:
@@ -105,8 +104,6 @@ class RuntimePlan(Checked):
             If a memory does not fit the plan, or `threads` is not an integer of 1 or more; nothing
             is written then.
         """
-        if threads is not None:
-            threads = checked_threads(threads)
         for memory, desc, side in ((x, self.src, "x"), (out, self.dst, "out")):
             if not isinstance(memory, Memory) and not is_on_device(memory):
                 raise MemdescError(

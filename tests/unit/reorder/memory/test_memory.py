@@ -2,7 +2,6 @@
 
 import array
 import mmap
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import Extra, PaddingError, data_type, memory_desc
-from memdesc.desc import desc_of
+from memdesc import Extra, PaddingError, memory_desc
 from memdesc.errors import OverlapError
 from reorder.memory.buffers import are_disjoint
 
@@ -124,17 +122,6 @@ def test_two_tensors_in_one_buffer_are_refused_unless_they_are_proven_apart() ->
     every_other = memory_desc((4,), "u8", strides=(2,))
     found = [are_disjoint(every_other, every_other, distance) for distance in (-2, -1, 1, 2, 3)]
     assert found == [False, True, True, False, True]
-
-
-def test_the_high_half_of_a_byte_may_be_first() -> None:
-    layout = memory_desc((3, 6), "u4", "aB2b").layout
-    *outer, pair = layout.blocks
-    turned = (*outer, pair._replace(stride=-1))
-    desc = desc_of(data_type("u4"), replace(layout, blocks=turned, offset0=1))
-    assert desc.layout.offsets()[0].tolist() == [1, 0, 3, 2, 5, 4]
-    words = np.arange(1, 10, dtype=np.uint8) * 17 ^ 5
-    found = reorder.reorder(reorder.Memory(desc, words), "ab").numpy().astype(np.uint8)
-    assert np.array_equal(found, np.stack([words >> 4, words & 15], -1).reshape(3, 6))
 
 
 def test_memory_without_elements_has_no_bytes_and_an_empty_array() -> None:
