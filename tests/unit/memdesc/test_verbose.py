@@ -36,6 +36,9 @@ _PRINTED = {
     "s8::blocked:cba:1x3x15:f1:s8m1": memory_desc((3, 5, 1), "s8", "cba").with_extra(
         Extra(s8s8_mask=1)
     ),
+    "s8::blocked:cba:1x3x6:f1:s8m1": memory_desc((3, 2, 1), "s8", "cba").with_extra(
+        Extra(s8s8_mask=1)
+    ),
     "f32:0:blocked:aB8b:24x8:f0": memory_desc((2, 17), "f32", "aB8b").submemory((2, 3), (0, 8)),
     # a stride of 0 counts as the largest; ties go to more outer blocks, then to the letter
     "f32::blocked:bac:12x0x1:f0": memory_desc((2, 3, 4), "f32", strides=(12, 0, 1)),
