@@ -170,7 +170,7 @@ def forced_parts(parts: int) -> Iterator[None]:
 @contextmanager
 def beyond_caches() -> Iterator[None]:
     """Make `move_guarded` treat every reorder as exceeding all caches."""
-    with _on(assumed_machine()._replace(cache_nbytes=-1, core_cache_nbytes=-1)):
+    with _on(assumed_machine()._replace(cache_nbytes=-1)):
         yield
 
 

@@ -18,10 +18,8 @@ from reorder.cpu.target import is_arm
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
 # finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.
 _MAX_CACHE_NBYTES = 88 << 20
-# Cap on what the caches of one core hold of src, its share of shared caches included: beyond it
-# reads wait for memory unless they are prefetched, even on servers with 2 MiB of L2 and hundreds of
-# MiB of L3.
-_CORE_CACHE_NBYTES = 8 << 20
+# Non-temporal stores pay off from no fewer bytes of src and dst per thread; measured.
+_LEAST_STREAMED_NBYTES = 8 << 20
 
 # The page of virtual memory: x86 prefetchers stop at its end.
 PAGE_NBYTES = 4096
@@ -52,12 +50,10 @@ class Machine(NamedTuple):
     threads: int
     # bytes of src and dst that the caches of all cores hold
     cache_nbytes: int
-    # bytes of src and dst that the caches of one core hold
-    core_cache_nbytes: int = _CORE_CACHE_NBYTES
     # bytes of the largest cache that is private to a core
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # bytes of src and dst per thread from which whole lines are written by non-temporal stores
-    streamed_nbytes: int = _CORE_CACHE_NBYTES
+    streamed_nbytes: int = _LEAST_STREAMED_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
     # bytes of dst from which transpositions write whole lines at any place of dst
@@ -78,10 +74,6 @@ class Machine(NamedTuple):
         """Whether the data of each thread exceeds half of its core's share of all caches."""
         return nbytes > threads * self.streamed_nbytes
 
-    def exceeds_core_cache(self, nbytes: int) -> bool:
-        """Whether src and dst together exceed what the caches of one core hold."""
-        return nbytes > self.core_cache_nbytes
-
     def exceeds_own_cache(self, nbytes: int) -> bool:
         """Whether src and dst exceed the private cache of a core: shared caches are far slower."""
         return nbytes > self.own_cache_nbytes
@@ -96,8 +88,8 @@ def this_machine() -> Machine:
 def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine:
     caches = read_caches(_CACHES) if assumed is None else _assumed_caches(assumed)
     own = own_cache(caches) or OWN_CACHE_NBYTES
-    limits = cache_limits(caches, _UNKNOWN_CACHE_NBYTES)
-    return Machine(threads, *limits, own, streamed_part(caches))
+    limit = cache_limit(caches, _UNKNOWN_CACHE_NBYTES)
+    return Machine(threads, limit, own, streamed_part(caches))
 
 
 def count_threads() -> int:
@@ -119,21 +111,20 @@ def _assumed_caches(nbytes: tuple[int, int, int]) -> list[Cache]:
     return [Cache(*facts) for facts in zip(nbytes, cores, strict=True) if facts[0]]
 
 
-def cache_limits(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> tuple[int, int]:
-    """Return how many bytes of src and dst all caches hold, and how many those of one core.
+def cache_limit(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> int:
+    """Return how many bytes of src and dst all caches hold.
 
     If the system lists none, the largest is assumed to have `unknown` bytes.
-    The model: a reorder gets the largest cache, less an eighth for stacks, code and tables; a core
-    gets its share of every level together. Both are capped at measured bounds.
+    The model: a reorder gets the largest cache, up to a measured bound, less an eighth for stacks,
+    code and tables.
 
-    >>> cache_limits([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
-    (80740352, 8388608)
-    >>> cache_limits([Cache(32 << 10, 1), Cache(256 << 10, 1), Cache(1 << 20, 4)])
-    (917504, 557056)
+    >>> cache_limit([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
+    80740352
+    >>> cache_limit([Cache(32 << 10, 1), Cache(256 << 10, 1), Cache(1 << 20, 4)])
+    917504
     """
     largest = max((cache.nbytes for cache in caches), default=unknown)
-    share = _share(caches) or _CORE_CACHE_NBYTES
-    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8, min(share, _CORE_CACHE_NBYTES)
+    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
@@ -147,7 +138,7 @@ def streamed_part(caches: Sequence[Cache]) -> int:
     >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
-    return max(_share(caches) // 2, _CORE_CACHE_NBYTES)
+    return max(_share(caches) // 2, _LEAST_STREAMED_NBYTES)
 
 
 def _share(caches: Sequence[Cache]) -> int:

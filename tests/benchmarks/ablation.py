@@ -155,12 +155,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
-    "prefetch, conversions": Mechanism(
-        {"schedule.tile_batches:KernelConfig": _with_option(prefetches=False)}
-    ),
-    "prefetch in rows": Mechanism(
-        {"schedule.tile_steps:_StepWriter.prefetch_distance": _returns(0)}
-    ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
         code=r"transposed ([2-4]x|\d+x[2-4];)",

@@ -19,7 +19,6 @@ from reorder.cpu.llvm.emit import (
     call,
     loop,
     mark_non_temporal,
-    prefetch,
     when,
     where,
 )
@@ -196,12 +195,6 @@ class Elements:
     def fills_line(self, lanes: int) -> bool:
         """Whether a vector is a cache line or more."""
         return lanes * self.bits >= LINE_BITS
-
-    def prefetch(self, location: Location, lanes: int, distance: Value) -> None:
-        """Prefetch the cache lines `distance` bytes ahead of a vector."""
-        first = self.pointer(location, BYTE).ptrtoint(I64) + distance
-        for start in range(0, lanes * self.bits // BYTE_BITS, LINE_NBYTES):
-            prefetch(first + start)
 
 
 def first_bits(count: Value, limit: int = I64.width) -> Value:

@@ -63,10 +63,6 @@ class Row(NamedTuple):
         kind = Vectors(self.elements.builder, 1).values(self.dtype)
         return self.load(0, 1).bitcast(kind)
 
-    def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
-        """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
-        self.elements.prefetch(self.start + i, lanes, distance)
-
 
 class EmitVector(Protocol):
     """Emits the code for one vector, which starts at the i-th element of each row."""

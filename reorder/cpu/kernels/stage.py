@@ -214,10 +214,6 @@ class _RowOperation:
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
-        if self.src.elements.fills_line(lanes) or lanes == self.sizes[0]:
-            distance = self.table.prefetch_distance
-            with when(distance != 0):
-                self.src.prefetch(i, lanes, distance)
         codes = self.results(self.src.load(i, lanes), i)
         self.dst.store(codes, i, non_temporal=non_temporal)
 

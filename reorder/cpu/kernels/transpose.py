@@ -26,7 +26,7 @@ from reorder.cpu.llvm.emit import (
     maximum,
     minimum,
     phi,
-    prefetch,
+    prefetch_to_write,
     shared_constant,
     stack_space,
     when,
@@ -180,7 +180,7 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
     with when(move.prefetches_dst):
         for k in range(shape.width):
             column = elements.moved(dst, table[k])
-            prefetch(elements.address_of(column) + (2 * LINE_NBYTES - 1), writes=True)
+            prefetch_to_write(elements.address_of(column) + (2 * LINE_NBYTES - 1))
 
 
 def _prepare_edge(edge: "_EdgeTables", move: Transposition, row: Value, span: ColumnSpan) -> Value:

@@ -224,11 +224,11 @@ def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number
     return Number(builder, builder.call(function, arguments))
 
 
-def prefetch(address: Value, *, writes: bool = False) -> None:
-    """Prefetch the cache line at an address into all caches, for reading or for writing."""
+def prefetch_to_write(address: Value) -> None:
+    """Prefetch the cache line at an address into all caches, for writing."""
     number = ir.IntType(32)
-    # 3: highest temporal locality; 1: the data cache
-    options = number(int(writes)), number(3), number(1)
+    # 3: highest temporal locality; the last 1: the data cache
+    options = number(1), number(3), number(1)
     pointer = address.inttoptr(BYTE.as_pointer())
     call(address.builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *options)
 

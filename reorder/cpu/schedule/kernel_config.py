@@ -44,8 +44,6 @@ class KernelConfig:
     # whether they exceed the threads' shares of the caches, so that long rows converted in place
     # are written the same way
     streams_rows: bool = False
-    # whether they exceed the caches of one core, so that src is prefetched
-    prefetches: bool = False
     # whether the processor has a fused multiply-add
     has_fma: bool = True
     # the working type, and the type in which zero points are subtracted

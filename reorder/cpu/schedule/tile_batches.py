@@ -50,7 +50,6 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
-        prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
         has_fma=has_fma(),
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]

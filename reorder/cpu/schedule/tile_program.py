@@ -39,8 +39,6 @@ class StageTable(NamedTuple):
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
-    # rows of src are prefetched this many bytes ahead; 0: not at all
-    prefetch_distance: int
 
 
 class Placement(NamedTuple):

@@ -38,16 +38,13 @@ from reorder.cpu.schedule.tile_program import (
     StageTypes,
     Step,
 )
-from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, tile_rows
+from reorder.cpu.schedule.tile_rows import dense_strides, tile_rows
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.tables import Array
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
-
-# Rows are prefetched this many bytes before they are read, all rows of a tile together.
-_PREFETCH_NBYTES = 8192
 
 
 class _TileBuffer(NamedTuple):
@@ -138,15 +135,6 @@ class _StepWriter:
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.config.streams and nbits >= LINE_BITS)
 
-    def prefetch_distance(self, src: _TileBuffer, rows: TileRows) -> int:
-        """Return how many bytes ahead rows are prefetched; 0: not at all."""
-        if src.base is not Base.SRC or not self.config.prefetches:
-            return 0
-        if rows.rows == 1:
-            return _PREFETCH_NBYTES  # it continues in the next tile
-        # what follows each row
-        return max(rows.columns * src.bits // BYTE_BITS, _PREFETCH_NBYTES // rows.rows)
-
     def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = OperandRows(tile_rows(self.nodes, [src.strides, dst.strides]), 0)
@@ -163,8 +151,7 @@ class _StepWriter:
     ) -> _TileBuffer:
         """Write the step of a stage from the first side to the second, which is returned."""
         (src, dst), rows = sides, operand_rows.rows
-        distance = self.prefetch_distance(src, rows)
-        head = StageTable(operation, rows.rows, rows.columns, operand_rows.mask, distance)
+        head = StageTable(operation, rows.rows, rows.columns, operand_rows.mask)
         table = np.array([*head, *(start for each in rows.tables for start in each)], np.int64)
         computes = operation is not Operation.CONVERT
         code = StageTypes(src.dtype, dst.dtype, work, computes, self.streams(dst, rows.columns))

@@ -19,7 +19,7 @@ from tests.guarded import POISON, Guarded
 from tests.reorders import random_bytes
 
 # a machine that writes whole lines of every reorder: by non-temporal stores, or into its caches
-_SMALL = Machine(2, -1, -1, streamed_nbytes=-1, min_thread_nbytes=1, filled_nbytes=0)
+_SMALL = Machine(2, -1, streamed_nbytes=-1, min_thread_nbytes=1, filled_nbytes=0)
 _LARGE = Machine(2, 1 << 30, min_thread_nbytes=1, filled_nbytes=0)
 
 _MAX_NBYTES = 1 << 22
