@@ -211,11 +211,11 @@ def run_tasks(
         for error in filter(None, errors):
             raise error
     finally:
-        taken.stop()
         # No task may write after this returns: another conversion may use the same names. So a
         # second Ctrl-C does not end the wait for the tasks that run.
         while True:
             with suppress(KeyboardInterrupt):
+                taken.stop()
                 taken.wait()
                 break
 

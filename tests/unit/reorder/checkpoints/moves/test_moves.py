@@ -4,7 +4,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Barrier, Event, Lock, Thread
 from typing import Any, NamedTuple
@@ -209,16 +209,26 @@ def test_the_first_error_ends_all_tasks() -> None:
         [*run_tasks(broken(), 2, 10, lambda _: None)]
 
 
-def test_no_task_runs_after_an_interrupted_run_has_ended(request: pytest.FixtureRequest) -> None:
-    """A second Ctrl-C does not end it while a thread still writes either."""
+@pytest.mark.parametrize("is_between", [False, True])
+def test_no_task_runs_after_an_interrupted_run_has_ended(
+    request: pytest.FixtureRequest,
+    is_between: bool,
+) -> None:
+    """A second Ctrl-C does not end it either while a thread writes, or takes its next task."""
     # shells start commands in the background with SIGINT ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     begun, may_go_on, ended = Event(), Event(), list[bool]()
 
-    def hold(_: _Sized) -> None:
+    def hold() -> None:
         begun.set()
         ended.append(may_go_on.wait(20))
+
+    def tasks() -> Iterator[_Sized]:
+        for k in range(9):
+            yield _Sized(k)
+            if is_between and k == 1:
+                hold()
 
     def interrupt() -> None:
         begun.wait(20)
@@ -229,8 +239,9 @@ def test_no_task_runs_after_an_interrupted_run_has_ended(request: pytest.Fixture
 
     thread = Thread(target=interrupt)
     thread.start()
+    work = (lambda _: None) if is_between else (lambda _: hold())
     with pytest.raises(KeyboardInterrupt):
-        [*run_tasks(map(_Sized, range(9)), 1, 10, hold)]  # type: ignore[arg-type] # sizes alone
+        [*run_tasks(tasks(), 1, 10, work)]  # type: ignore[arg-type] # sizes alone
     assert ended == [True]
     thread.join()
 
