@@ -110,27 +110,27 @@ class _Reader:
 
     def value(self) -> str | GgufValue:
         """Return the next value of metadata."""
-        kind, parts = self.number(4, "the type of a value"), list[bytes]()
-        self._add_value(kind, parts)
-        raw = b"".join(parts)
-        is_text = kind == _STRING
-        return raw[8:].decode(errors="surrogateescape") if is_text else GgufValue(kind, raw)
+        kind, raw = self.number(4, "the type of a value"), bytearray()
+        self._add_value(kind, raw)
+        if kind == _STRING:
+            return raw[8:].decode(errors="surrogateescape")
+        return GgufValue(kind, bytes(raw))
 
-    def _add_value(self, kind: int, parts: list[bytes], depth: int = 0) -> None:
+    def _add_value(self, kind: int, raw: bytearray, depth: int = 0) -> None:
         """Append the bytes of a value of a type."""
         if kind in _SCALARS:
-            parts.append(self.take(_SCALARS[kind], "a value"))
+            raw += self.take(_SCALARS[kind], "a value")
         elif kind == _STRING:
-            parts.append(size := self.take(8, "a string"))
-            parts.append(self.take(int.from_bytes(size, "little"), "a string"))
+            raw += (size := self.take(8, "a string"))
+            raw += self.take(int.from_bytes(size, "little"), "a string")
         elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            parts.append(head := self.take(12, "an array"))
+            raw += (head := self.take(12, "an array"))
             inner, count = struct.unpack("<IQ", head)
             if inner in _SCALARS:
-                parts.append(self.take(_SCALARS[inner] * count, "an array"))
+                raw += self.take(_SCALARS[inner] * count, "an array")
             else:
                 for _ in range(count):
-                    self._add_value(inner, parts, depth + 1)
+                    self._add_value(inner, raw, depth + 1)
         else:
             raise MemdescError(
                 f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"

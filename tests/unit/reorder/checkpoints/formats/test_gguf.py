@@ -3,6 +3,7 @@
 import os
 import struct
 import sys
+import tracemalloc
 from pathlib import Path
 from types import FrameType
 
@@ -58,6 +59,18 @@ def test_a_file_that_shrinks_while_its_header_is_read_is_refused(tmp_path: Path)
             reorder.open_checkpoint(path)
     finally:
         sys.setprofile(None)
+
+
+def test_an_array_of_many_strings_takes_little_more_memory_than_its_bytes(tmp_path: Path) -> None:
+    path, strings = tmp_path / "x.gguf", struct.pack("<IIQ", 9, 8, 1 << 16) + bytes(8 << 16)
+    path.write_bytes(_file([_text("general.name") + strings], []))
+    reorder.open_checkpoint(path)  # imports modules before memory is measured
+    tracemalloc.start()
+    try:
+        reorder.open_checkpoint(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(strings)
+    finally:
+        tracemalloc.stop()
 
 
 def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
