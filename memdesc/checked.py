@@ -11,11 +11,12 @@ from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.tuples import NamedTuple
 
 
 class Checked:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import NamedTuple
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
@@ -14,6 +13,7 @@ from memdesc.names import expand_meta_tag, refuse_record, resolve
 from memdesc.names.registry import letters_for
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import LETTERS, FormatTag, parse_tag
+from memdesc.tuples import NamedTuple
 
 # packages whose layouts are read as they are printed
 _READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 from math import gcd
-from typing import NamedTuple
+
+from memdesc.tuples import NamedTuple
 
 # Values tried in one search; 20,000 take about 20 ms.
 _BUDGET = 20_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import lcm, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
 from memdesc.swizzle import Terms, concerned, exact_terms, period_of, swizzled, terms_within
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

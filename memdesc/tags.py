@@ -18,12 +18,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnknownFormatError, excerpt, short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, entries_of, exact_ints, exact_rows
+from memdesc.tuples import NamedTuple
 
 __all__ = [
     "LETTERS",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
+from memdesc.tuples import NamedTuple
 from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
 from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels

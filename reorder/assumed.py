@@ -16,9 +16,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from memdesc.errors import MemdescError
+from memdesc.tuples import NamedTuple
 
 VARIABLE = "MEMDESC_MACHINE"
 # the processor that runs the process, with all that it has

@@ -14,12 +14,13 @@ descriptors may have other letters, which the result shows. What is found keeps 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from memdesc import DataType, ImageDesc, MemoryDesc
 from memdesc.tags import FormatTag
+from memdesc.tuples import NamedTuple
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.buffers import ArrayView, address_of
 from reorder.memory.dlpack import exporter_at

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,7 @@ from memdesc import DataType, MemdescError, memory_desc
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag, checked_int
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory

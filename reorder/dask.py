@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import isnan, lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from memdesc import Axis, Layout, MemdescError, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
 from memdesc.errors import NotBlockedError, short_repr
 from memdesc.layout import memory_order
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder as reorder_memory
 from reorder.memory.memory import Memory
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from memdesc.errors import allocates
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag, checked_ints
 from memdesc.layout import check_dims
+from memdesc.tuples import NamedTuple
 from reorder.api import is_on_device, reorder
 from reorder.memory.allocation import zeroed_bytes
 from reorder.memory.inputs import as_memory

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DataType
@@ -30,6 +29,7 @@ from memdesc.int64 import INT64_MAX
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import cute_swizzle, cute_text
 from memdesc.swizzle import Terms, exact_terms
+from memdesc.tuples import NamedTuple
 
 # Sw<3,3,3> of C++, S<3,3,3> of the DSL, SW_3_3_3 of pycute, (Swizzle(3, 3, 3)) of tensor-layouts
 _SWIZZLE = (

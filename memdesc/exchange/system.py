@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
@@ -22,6 +22,7 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.tags import FormatTag
+from memdesc.tuples import NamedTuple
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, pairwise, product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.errors import MemdescError, short_repr
@@ -29,6 +29,7 @@ from memdesc.exchange.system import (
 )
 from memdesc.layout import Layout, layout_by_digits
 from memdesc.swizzle import Terms, exact_terms, inverted, swizzled
+from memdesc.tuples import NamedTuple
 
 # for each dim, the offset of each bit of its index
 Columns = list[list[int]]

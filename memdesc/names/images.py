@@ -12,11 +12,11 @@ cff6f4dd, `backends/vulkan`, `Tensor.cpp` and `nchw_to_image.glsl`; TensorFlow's
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names.vocabulary import refuse
 from memdesc.tags import FormatTag, count_digits, parse_tag
+from memdesc.tuples import NamedTuple
 
 
 class ImageType(NamedTuple):

@@ -6,7 +6,6 @@ import re
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
-from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
@@ -14,6 +13,7 @@ from memdesc.names import cldnn, onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.vocabulary import Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
+from memdesc.tuples import NamedTuple
 
 # those whose names follow rules
 _BY_RULES: tuple[Vocabulary, ...] = onednn.VOCABULARY, cldnn.VOCABULARY

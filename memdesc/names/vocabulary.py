@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
 from memdesc.tags import FormatTag, parse_tag
+from memdesc.tuples import NamedTuple
 
 # the example of a type in a message is an unsigned integer up to this width, and a float beyond it
 _INTEGER_BITS = 8

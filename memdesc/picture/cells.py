@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from memdesc.dtypes import DataType
 from memdesc.index import index_at
 from memdesc.layout import Block, Layout, axis_index, memory_order
 from memdesc.tags import LETTERS, Digit, axis_name
+from memdesc.tuples import NamedTuple
 
 LANES = "RGBA"
 # bytes, on nearly all processors

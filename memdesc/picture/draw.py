@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, counted, short_repr
@@ -25,6 +25,7 @@ from memdesc.picture.memory import (
 from memdesc.picture.picture import MEANINGS, Half, Picture, Sheet
 from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters
+from memdesc.tuples import NamedTuple
 
 
 class Look(NamedTuple):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 from memdesc.picture.cells import Cell, Cells, visible_indices
 from memdesc.picture.picture import Half
 from memdesc.picture.svg import CELL_HEIGHT, cell_width, edge, label, plain
 from memdesc.picture.table import Table, bracketed, gapped
+from memdesc.tuples import NamedTuple
 
 
 class Limits(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.picture.cells import CACHE_LINE, LANES, Cell, Cells, Pixels, visible_indices
@@ -13,6 +12,7 @@ from memdesc.picture.picture import Half
 from memdesc.picture.svg import cell_width, text_width
 from memdesc.picture.table import Table, bracketed
 from memdesc.swizzle import swizzled
+from memdesc.tuples import NamedTuple
 
 # What fits on a page: four-lane pixels per line, and elements per line, at most and usually.
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8

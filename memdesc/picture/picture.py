@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import value_class
@@ -31,6 +31,7 @@ from memdesc.picture.svg import (
     plain,
     text_width,
 )
+from memdesc.tuples import NamedTuple
 
 
 @value_class

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
-from typing import NamedTuple
 
 from memdesc.picture.cells import Cell
 from memdesc.picture.svg import ACCENT, element, label, outline, paint_cell, terminal, text_width
+from memdesc.tuples import NamedTuple
 
 # Pixels: above the cells, for headings; where indices are left out; right of the headings of rows.
 _ABOVE, _GAP, _BESIDE = 32, 16, 15

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from memdesc.record.desc import RecordDesc
 from memdesc.record.field import is_word
 from memdesc.record.names import record_desc
 from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
+from memdesc.tuples import NamedTuple
 
 # how many records a message lists, and how many are tried
 SHOWN, _MOST = 3, 64

@@ -17,7 +17,6 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from memdesc.errors import MemdescError
 from memdesc.layout import dim_name, layout_by_digits
 from memdesc.record.field import Field, bits_of
 from memdesc.record.rule import Codebook, Digits, Number, Rule
+from memdesc.tuples import NamedTuple
 
 TENSOR = "data"
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.record.field import Field, is_integer, is_word
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

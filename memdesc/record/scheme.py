@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
@@ -26,6 +26,7 @@ from memdesc.layout import Layout, dim_name, layout_by_strides
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.rule import Constant, Number, Rule
+from memdesc.tuples import NamedTuple
 
 Options = Mapping[str, Any]
 _TERM = re.compile(r"([*/^~]?)(\w+)")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.source.lines import Function, Line, Parameter
+from memdesc.tuples import NamedTuple
 
 _INDENT = "    "
 

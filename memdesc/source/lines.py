@@ -11,10 +11,10 @@ line that ends with a semicolon is C's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from memdesc.dtypes import DataType
 from memdesc.layout import Block
+from memdesc.tuples import NamedTuple
 
 
 class Line(NamedTuple):

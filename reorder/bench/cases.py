@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
+from memdesc.tuples import NamedTuple
 from reorder.values.attr import Attr
 
 # Options, and the parameters of an `Attr` that they set.

@@ -8,12 +8,13 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc.tuples import NamedTuple
 from reorder.api import execute
 from reorder.bench.cases import Problem
 from reorder.opencl import Device

@@ -10,11 +10,12 @@ from math import inf
 from random import Random
 from statistics import median
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.tuples import NamedTuple
 from reorder.api import prepare
 from reorder.bench.cases import Case
 from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy

@@ -8,11 +8,12 @@ import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from memdesc.tuples import NamedTuple
 from reorder.bench.cases import Case
 from reorder.plan.nodes import Box
 from reorder.plan.passes import zeros_beyond

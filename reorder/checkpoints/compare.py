@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache, partial
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, MemoryDesc
 from memdesc.immutable import immutable
 from memdesc.record import RecordDesc
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.checkpoints.formats.entry import NOT_BYTES, Desc, Entry

@@ -20,12 +20,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from math import comb
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.errors import about, short_repr
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.experts import block_of, stacked_name
 from reorder.disk import read_if_exists
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memdesc import MemoryDesc
 from memdesc.errors import about
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder

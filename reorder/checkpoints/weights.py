@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache, partial
 from math import inf, prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.names import read_name, scheme_of
 from memdesc.record.rows import SCHEMES
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.descriptors import record_of
 from reorder.checkpoints.formats.entry import Container, Entry, FileState, stored_desc

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import memdesc
 from memdesc import (
@@ -28,6 +28,7 @@ from memdesc.exchange import written
 from memdesc.layout_names import dense_tag
 from memdesc.names import Name
 from memdesc.tags import LETTERS as ALPHABET
+from memdesc.tuples import NamedTuple
 from reorder.cores import count_cores
 from reorder.disk import as_path, write_file
 

@@ -11,7 +11,7 @@ from itertools import chain
 from math import prod
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.errors import counted
@@ -19,6 +19,7 @@ from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.stored import UNQUANTISED, WEIGHT

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
 from reorder.checkpoints.formats.entry import Entry

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from memdesc.tags import FormatTag
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import Entry
 from reorder.checkpoints.formats.table import (
     FORMATS,

@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
 
+from memdesc.tuples import NamedTuple
 from reorder.assumed import assumed_machine
 from reorder.cores import StrPath, count_cores, read_text
 from reorder.cpu import settings

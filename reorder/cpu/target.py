@@ -10,10 +10,10 @@ import platform
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
+from memdesc.tuples import NamedTuple
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
 from reorder.cores import read_text
 from reorder.cpu import kernel_files, settings

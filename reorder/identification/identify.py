@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import permutations
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.names import Name, known_images
 from memdesc.tags import LETTERS
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.comparison import check_amount, widened
 from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts

@@ -8,7 +8,6 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import permutations
 from math import prod
-from typing import NamedTuple
 
 from memdesc import DataType, MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc
 from memdesc.desc import desc_of
@@ -17,6 +16,7 @@ from memdesc.layout import layout_by_tag
 from memdesc.names import known_images, resolve_image
 from memdesc.names.registry import names_for
 from memdesc.tags import LETTERS, FormatTag, parse_tag
+from memdesc.tuples import NamedTuple
 
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc import DataType, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.immutable import immutable
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat

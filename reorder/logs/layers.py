@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import prod
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from memdesc import MemdescError
 from memdesc.immutable import immutable
+from memdesc.tuples import NamedTuple
 from reorder.disk import as_path, open_file
 from reorder.logs.log import VerboseEntry
 from reorder.logs.primitive import VerbosePrimitive

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import immutable
+from memdesc.tuples import NamedTuple
 from reorder.disk import as_path, open_file
 from reorder.logs.primitive import VerbosePrimitive
 

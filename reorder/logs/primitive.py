@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
@@ -19,6 +19,7 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import RUNTIME
 from memdesc.runtime_dims import RuntimeDesc
+from memdesc.tuples import NamedTuple
 from memdesc.verbose import DIMS, from_verbose, read_dims
 
 # oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 the

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import prod
 from statistics import median
-from typing import NamedTuple
 
 from memdesc import MemoryDesc
 from memdesc.immutable import immutable
+from memdesc.tuples import NamedTuple
 from reorder.logs.log import VerboseEntry
 from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 from reorder.plan.compare import compare_layouts

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from operator import index as to_int
-from typing import NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from memdesc.tuples import NamedTuple
 from reorder.logs.layers import Layer, Layers
 from reorder.logs.log import VerboseEntry, VerboseLog
 from reorder.logs.primitive import VerbosePrimitive

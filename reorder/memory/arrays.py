@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.errors import NotBlockedError
 from memdesc.layout import memory_order
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ctypes import c_void_p
 from operator import index
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.errors import OverlapError
 from memdesc.overlap import are_apart
+from memdesc.tuples import NamedTuple
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 

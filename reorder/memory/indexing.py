@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from operator import index as to_int
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import OutOfRangeError, short_repr
 from memdesc.layout import dim_name
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemoryDesc, PaddingError
 from memdesc.swizzle import swizzled
+from memdesc.tuples import NamedTuple
 from reorder.memory.arrays import bits_of, write_back
 from reorder.plan.boxes import padding_boxes
 from reorder.plan.nodes import DST

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -17,6 +17,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type
 from memdesc.errors import short_repr
 from memdesc.tags import FormatTag
+from memdesc.tuples import NamedTuple
 from reorder.memory.buffers import address_of
 from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory

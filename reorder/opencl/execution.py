@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
+from memdesc.tuples import NamedTuple
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.kernel.launch import MAX_LOCAL, DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

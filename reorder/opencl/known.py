@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
+from memdesc.tuples import NamedTuple
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage
 from reorder.opencl.device_memory import DeviceMemory
 

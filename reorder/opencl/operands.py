@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -12,6 +12,7 @@ import pyopencl.array
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.desc import desc_of
 from memdesc.errors import OverlapError, short_repr
+from memdesc.tuples import NamedTuple
 from reorder.memory.buffers import are_disjoint
 from reorder.opencl.allocation import (
     allocate_buffer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from memdesc.desc import desc_of
 from memdesc.immutable import immutable
 from memdesc.layout import block_offset, dim_names
 from memdesc.swizzle import period_of
+from memdesc.tuples import NamedTuple
 from reorder.plan.plan import check_pair, check_types
 
 if TYPE_CHECKING:

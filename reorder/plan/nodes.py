@@ -8,13 +8,14 @@ zero points that differ along the dims.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.immutable import immutable
 from memdesc.layout import axis_index, block_offset
 from memdesc.swizzle import swizzled, xor_expression
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
@@ -34,6 +34,7 @@ from memdesc.source.lines import (
 )
 from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
+from memdesc.tuples import NamedTuple
 from reorder.values.codecs import Formula
 from reorder.values.expressions import Dialect, Expr, number, select
 from reorder.values.expressions import Function as ValueFunction

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from math import gcd
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, data_type
 from memdesc.dtypes import BYTE_BITS
 from memdesc.record import BIT_PLANES, Number, RecordDesc, Rule
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.numbers import (

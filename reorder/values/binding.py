@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.layout import dim_name
+from memdesc.tuples import NamedTuple
 from reorder.values.attr import F8_ROUNDINGS, Attr, check_attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
 from reorder.values.parameter import GROUPED_DIMS, Parameter

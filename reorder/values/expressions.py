@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import frexp
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.dtypes import DATA_TYPES
+from memdesc.tuples import NamedTuple
 from reorder.values.formats import INTEGERS
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))

@@ -8,9 +8,10 @@ dtypes are in `memdesc/dtypes.py`.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc.dtypes import DATA_TYPES
+from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
+from memdesc.tuples import NamedTuple
 from reorder.cores import count_cores
 from reorder.threads import checked_count
 

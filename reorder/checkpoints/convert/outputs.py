@@ -6,10 +6,11 @@ import os
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import CONFIG, MAX_CONFIG, OLD_CONFIGS
 from reorder.checkpoints.convert.config import check_left_out, moved_config, undeclared
 from reorder.checkpoints.convert.steps import Step, copied_step

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from memdesc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import RecordDesc
 from memdesc.record.names import read_name, scheme_of
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target, beside, left_out_warnings

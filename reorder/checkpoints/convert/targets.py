@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
@@ -20,6 +20,7 @@ from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import is_inner, says_symmetric
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
 from reorder.checkpoints.experts import (

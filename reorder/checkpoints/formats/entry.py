@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from time import time_ns
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc, record_desc
+from memdesc.tuples import NamedTuple
 from reorder.disk import open_file
 
 Desc = MemoryDesc | RecordDesc

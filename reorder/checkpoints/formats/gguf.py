@@ -18,11 +18,12 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.descriptors import container_of, descriptors_of
 from reorder.checkpoints.formats.entry import (
     Container,

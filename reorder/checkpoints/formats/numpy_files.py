@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -30,6 +30,7 @@ from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.descriptors import MAX_DESCRIPTOR, desc_to_json, describe
 from reorder.checkpoints.formats.entry import (
     Container,

@@ -15,10 +15,10 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.descriptors import describe
 from reorder.checkpoints.formats.entry import (
     Container,

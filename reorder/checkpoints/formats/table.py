@@ -8,9 +8,10 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from memdesc.errors import MemdescError
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats import gguf, numpy_files, onnx, safetensors
 from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
 from reorder.checkpoints.formats.safetensors import INDEX_ENDING, read_folder, read_index

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import RecordDesc
+from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.checkpoints.moves.changes import (
     ONLY,

@@ -15,11 +15,12 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import Block, Layout, MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import about
+from memdesc.tuples import NamedTuple
 from memdesc.views import submemory
 
 if TYPE_CHECKING:

@@ -16,12 +16,13 @@ from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
+from memdesc.tuples import NamedTuple
 from reorder.checkpoints.moves.changes import scratch
 from reorder.checkpoints.moves.losses import FinalError, Lost, lost_by
 from reorder.checkpoints.moves.pieces import Piece, Runs, cut

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.tuples import NamedTuple
 from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """The interpreter of boxes: outer loops that run the instruction's micro-kernel in each step."""
 
-from typing import NamedTuple
-
+from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range

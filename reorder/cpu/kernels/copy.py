@@ -10,11 +10,11 @@ The length of a run decides how it is copied, by the first of these ways that fi
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_vector
 from reorder.cpu.llvm.emit import (
     BYTE,

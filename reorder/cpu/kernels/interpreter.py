@@ -11,10 +11,10 @@ point, with the outer loops of the instruction over any number of operands.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from llvmlite import ir
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.llvm.emit import (
     I64,
     Number,

@@ -5,8 +5,8 @@ other side: where a column starts in dst, where a row starts in src.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.llvm.emit import Value, load_fields, loop
 from reorder.cpu.schedule.program import KernelLoop

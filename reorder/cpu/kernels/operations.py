@@ -3,10 +3,10 @@
 import operator
 from collections.abc import Callable
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.llvm.emit import Value, where
 from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser

@@ -5,9 +5,10 @@ A stage is what a step of a tile runs to convert rows or to do arithmetic on the
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
 from reorder.cpu.llvm.emit import (
     Builder,

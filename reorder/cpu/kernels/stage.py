@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import operator
 from functools import partial, reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.operations import Operands, apply, has_quotient_code, may_be_nan

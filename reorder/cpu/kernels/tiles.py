@@ -1,9 +1,8 @@
 """The interpreter of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
-from typing import NamedTuple
-
 from llvmlite import ir
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.interpreter import (
     InterpreterCall,

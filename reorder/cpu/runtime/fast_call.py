@@ -13,10 +13,11 @@ What the function needs of Python is in the table too, so its machine code refer
 import ctypes
 import sys
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
 from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
 from reorder.cpu.runtime.job import JOB, FastCall

@@ -11,9 +11,10 @@ from ctypes import CFUNCTYPE, c_int64
 from functools import cache
 from importlib.util import source_hash
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc import __version__
+from memdesc.tuples import NamedTuple
 from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
 from reorder.cpu.target import processor, version_of

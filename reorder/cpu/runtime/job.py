@@ -1,10 +1,11 @@
 """A job: an interpreter, what it reads, and how threads share its steps."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
 from reorder.cpu.schedule.partition import Partition
 from reorder.cpu.tables import Words, fields_of

@@ -17,10 +17,11 @@ all workers from their caches before a job could begin.
 """
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.intrinsics import store_shared
 from reorder.cpu.runtime.jit import c_function
 from reorder.cpu.tables import WORD_NBYTES, fields_in_lines, nbytes_in_lines

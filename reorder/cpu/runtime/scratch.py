@@ -8,10 +8,9 @@ its caches.
 The block is `ScratchHead`, then a lock for each scratch in its own cache line, then the scratches.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.intrinsics import (
     call_c,
     exchange_shared,

@@ -13,10 +13,10 @@ the order in which the tile is converted. Tiles with the same operands share a b
 
 from itertools import takewhile
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import offset_table
 from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, row_offsets, tile_rows
 from reorder.cpu.tables import Array, Words

@@ -5,10 +5,10 @@ time.
 """
 
 from math import ceil, floor, prod
-from typing import NamedTuple
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Machine
 from reorder.cpu.tables import Words
 

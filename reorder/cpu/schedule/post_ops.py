@@ -1,10 +1,10 @@
 """Post-ops: operations on values, and when one may replace another."""
 
 from enum import Enum, IntEnum
-from typing import NamedTuple
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.tables import Array
 from reorder.values.formats import FORMATS, INTEGERS, FloatFormat, IntegerFormat
 

@@ -17,11 +17,11 @@ loops of its boxes.
 from collections.abc import Iterator, Sequence
 from itertools import product, takewhile
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox

@@ -10,11 +10,11 @@ memory and its stride among the sums.
 
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from memdesc import MemoryDesc
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.partition import Partition, StepRange
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import Words

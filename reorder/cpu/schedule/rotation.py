@@ -21,9 +21,9 @@ The offsets of boxes in dst count from the start of a line here.
 
 from collections.abc import Iterator
 from math import gcd
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import (
     along_src,
     cut_group,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,

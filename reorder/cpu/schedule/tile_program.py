@@ -14,9 +14,10 @@ A schedule names the code and the arrays of a step. `runtime.stages` writes thei
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.tables import Array, Words, fields_of

@@ -5,8 +5,8 @@
 
 from collections.abc import Iterable
 from math import prod
-from typing import NamedTuple
 
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.plan.nodes import Node
 

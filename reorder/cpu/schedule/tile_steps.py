@@ -10,11 +10,12 @@ of dst; convert to the type of dst; move into dst, which writes the padding too.
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.kernel_config import KernelConfig
 from reorder.cpu.schedule.operands import (

@@ -15,9 +15,9 @@ the box.
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from math import prod
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.tile_choice import is_scattered
 from reorder.cpu.schedule.tile_rows import contiguous_nodes

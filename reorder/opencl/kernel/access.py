@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.formula import PIXEL, WORD_BITS, integer_value
 from reorder.values.formats import FORMATS, IntegerFormat
 

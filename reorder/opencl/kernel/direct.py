@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import gcd, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import (
     Access,
     Mode,

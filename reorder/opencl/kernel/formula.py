@@ -9,13 +9,14 @@ expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.source import LANGUAGES
+from memdesc.tuples import NamedTuple
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
 from reorder.values.expressions import Dialect, Expr, Function, name

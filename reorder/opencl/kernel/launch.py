@@ -26,10 +26,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import PARAMETER, Access, Mode
 from reorder.opencl.kernel.formula import Floats, KernelFormula
 from reorder.plan.nodes import NOWHERE

@@ -8,9 +8,10 @@ the runs of the buffer, and pixels in the order in which the image stores them.
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.banks import BANKS
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import PIXEL_LANES, WORD, Mode
 from reorder.opencl.kernel.launch import KernelTask, Launch, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.placement import Chain, Loop, Nest, chain_of

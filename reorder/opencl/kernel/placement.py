@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from itertools import product
 from math import gcd, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from memdesc.tuples import NamedTuple
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.banks import bank_steps
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import (
     PIXEL_LANES,
     VECTOR,

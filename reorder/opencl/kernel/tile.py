@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
 from reorder.opencl.kernel.launch import (
     KernelTask,
