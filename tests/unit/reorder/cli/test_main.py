@@ -99,7 +99,7 @@ def test_what_is_missing_is_reported() -> None:
         ([], ["folder", "none found", "pip install x installs a runtime for the CPU"]),
     ):
         lines = COMMAND.lay_out(facts | {"opencl_devices": devices})
-        assert all(map(str.endswith, lines, ends)), lines
+        assert all(line.endswith(end) for line, end in zip(lines, ends, strict=True)), lines
     lines = COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})
     assert lines[1].endswith("pyopencl does not load")
 
