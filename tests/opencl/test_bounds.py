@@ -1,0 +1,86 @@
+"""Vectors that kernels load have bytes of src alone: none beside it that share an aligned vector.
+
+Pages that no kernel may touch do not show such a load, so each passes a function that does.
+"""
+
+import re
+
+import numpy as np
+import pyopencl as cl
+
+from memdesc import MemoryDesc, memory_desc
+from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
+from reorder.opencl.programs import build
+from tests.opencl.runtimes import FLAGS, Runtime
+
+# a load through a pointer that is cast, or one of a pair of vectors
+_LOAD = re.compile(r"\*\(__global const (\w+) \*\)(?:(\w+)|(?=\())|\b(pair\d*)\[(\d)\]")
+# a function for each type of vectors; a load from outside sets the byte that follows src
+_SEEN = """
+__global const void *seen_{kind}(__global const void *at) {{
+    if ((ulong)at < {first}ul || (ulong)at + sizeof({kind}) > {end}ul)
+        *(__global uchar *){end}ul = 1;
+    return at;
+}}
+"""
+
+
+def _seen(load: re.Match[str]) -> str:
+    kind, name, pair, k = load.groups()
+    kind, at = kind or "uint4", f"({name})" if name else f"({pair} + {k})" if pair else ""
+    return f"*(__global const {kind} *)seen_{kind}{at}"
+
+
+def loads_outside(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, shift: int) -> list[str]:
+    """Return the families whose vectors hold other bytes than src, which starts behind a line."""
+    memory = np.zeros(src.min_nbytes + 256, np.uint8)
+    host = memory[-memory.ctypes.data % 64 + shift :]
+    first, size = host.ctypes.data, src.min_nbytes
+    flags = FLAGS | cl.mem_flags.USE_HOST_PTR
+    source = cl.Buffer(runtime.context, flags, hostbuf=host[: size + 64])
+    target = cl.Buffer(runtime.context, FLAGS, dst.nbytes)
+    specs, traits = (OperandSpec(src), OperandSpec(dst)), DeviceTraits(256, min_tiled=0)
+    found = []
+    for transfer in plan_transfers(*specs, traits, is_aligned=not shift):
+        for pattern, params, groups, *_ in transfer.launches:
+            text, count = _LOAD.subn(_seen, kernel_source(pattern))
+            assert count
+            kinds = set(re.findall(r"seen_(\w+)\(", text))
+            functions = (_SEEN.format(kind=kind, first=first, end=first + size) for kind in kinds)
+            place = runtime.context, runtime.device.device
+            # what is loaded is the same, and the compiler is faster
+            program = build(place, "".join([*functions, text]), ["-cl-opt-disable"])
+            numbers, items = np.array(params, pattern.index_type), pattern.work_items
+            sizes = (groups[0] * items, *groups[1:]), (items, 1, 1)
+            cl.Kernel(program, KERNEL)(runtime.queue, *sizes, source, target, numbers)
+            if runtime.read(source)[size]:
+                found.append(type(pattern.body).__name__)
+    return found
+
+
+_CASES = """
+u8 u8 35x71 ab ba 0
+u8 u8 35x71 ab ba 1
+f16 f16 97x101 ab ba 0
+f16 f16 35x71 ab ba 2
+u4 u4 34x70 ab ba 0
+u4 f32 34x70 ab ba 0
+u8 u8 39x43 ba aB16b 0
+s8 s8 37x91 ab BA16a64b4a 0
+f32 s8 40x37 ab BA16b16a 0
+u8 u8 2x1101 1102x1 ab 0
+u8 u8 48x37 38x1 ab 0
+u8 u8 3x9x4x37 abcd acbd 0
+"""
+
+
+def test_loads_of_vectors_are_inside_of_src(first: Runtime) -> None:
+    for line in _CASES.strip().splitlines():
+        one, other, sizes, *tags, shift = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        assert loads_outside(first, src, dst, int(shift)) == [], line
+    # a vector that spans two rows starts before the later one
+    backwards = memory_desc((48, 37), "u8", strides=(-38, 1), offset0=47 * 38)
+    assert loads_outside(first, backwards, memory_desc((48, 37), "u8"), 0) == []
