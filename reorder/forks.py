@@ -21,22 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+# Held while modules of this package are imported, or kernels loaded without LLVM: a forked child
+# cannot finish that. Methods in Python would leave it held if a handler of a signal raised in them.
+importing_own = threading.RLock()
+
+
 class _Importing:
-    """Held while code is imported: a forked child cannot finish that."""
+    """Holds it while code of others is imported or compiled, which may log: without interrupts."""
 
-    _lock = threading.RLock()
-    acquire = _lock.acquire
-    release = _lock.release
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
-        self.release()
-
-
-class _ImportingOthers(_Importing):
-    """Held also while code is compiled; packages of others may log, and cannot be interrupted."""
+    acquire = importing_own.acquire
+    release = importing_own.release
 
     def __enter__(self) -> None:
         if not _State.follows_logging:
@@ -49,12 +43,12 @@ class _ImportingOthers(_Importing):
         with importing_own:
             from reorder.interrupts import uninterrupted  # signal loads as slowly as ten modules
         uninterrupted.__enter__()
-        super().__enter__()
+        self.acquire()
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         from reorder.interrupts import uninterrupted
 
-        super().__exit__(kind, error, traceback)
+        self.release()
         uninterrupted.__exit__()
         if isinstance(error, FileNotFoundError):
             from reorder.disk import check_working_folder
@@ -62,9 +56,7 @@ class _ImportingOthers(_Importing):
             check_working_folder(error)  # packages that compilers import need one
 
 
-# for modules of this package, and for kernels that need no LLVM
-importing_own = _Importing()
-importing = _ImportingOthers()
+importing = _Importing()
 
 
 class _State:

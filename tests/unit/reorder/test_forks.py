@@ -5,10 +5,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
-from reorder.forks import importing
+from reorder.forks import importing, importing_own
 from reorder.interrupts import uninterrupted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
@@ -61,6 +62,31 @@ def test_an_exception_inside_restores_the_handlers() -> None:
     with pytest.raises(_HitError), importing:
         raise _HitError
     _assert_restored()
+
+
+def test_an_exception_from_a_handler_leaves_no_lock_held() -> None:
+    found = []
+
+    def look() -> None:
+        found.append(importing_own.acquire(blocking=False))
+        if found[0]:
+            importing_own.release()
+
+    def trace(*_: object) -> NoReturn:
+        raise _HitError  # a handler may run wherever a function of Python begins
+
+    before = sys.gettrace()
+    try:
+        with importing_own:
+            sys.settrace(trace)
+    except _HitError:
+        pass
+    finally:
+        sys.settrace(before)
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [True]
 
 
 def test_another_thread_defers_nothing() -> None:
