@@ -9,16 +9,6 @@ import pytest
 from memdesc import MemdescError, array_desc, memory_desc
 
 
-def test_an_array_is_described_where_it_is() -> None:
-    x = np.zeros((4, 6), np.float32)
-    assert array_desc(x) == memory_desc((4, 6), "f32", "ab")
-    assert array_desc(x.T) == memory_desc((6, 4), "f32", "ba")
-    assert array_desc(x[1:3, ::2]) == memory_desc((2, 3), "f32", strides=(6, 2))
-    assert array_desc(x[::-1, ::-2]) == memory_desc((4, 3), "f32", strides=(-6, -2), offset0=22)
-    assert array_desc(np.broadcast_to(x[:1], (3, 6))) == memory_desc((3, 6), "f32", strides=(0, 1))
-    assert array_desc(x.astype(ml_dtypes.bfloat16)).dtype.name == "bf16"
-
-
 def test_strides_that_move_nothing_may_be_anything() -> None:
     for shape in ((0, 3), (3, 0), (2, 0, 4)):
         x = np.zeros(shape, [("a", "f4"), ("b", "u1")])["a"]

@@ -1,6 +1,5 @@
 """What is checked of arguments, copies and pickles: all go through constructors."""
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -8,32 +7,12 @@ import numpy as np
 import pytest
 
 from memdesc import RUNTIME, Extra, MemdescError, image_desc, memory_desc, runtime_desc
-from memdesc.checked import Checked, remade
+from memdesc.checked import remade
 from memdesc.errors import OutOfMemoryError, allocates
 from memdesc.int64 import checked_flag
 from memdesc.verbose import from_verbose, to_verbose
 
 DESC = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-
-
-class Numbers(Checked):
-    """A value that holds an array and a scalar."""
-
-    def __init__(self, array: Any, scalar: Any) -> None:
-        self.array, self.scalar = array, scalar
-
-    def _arguments(self) -> tuple[Any, ...]:
-        return self.array, (self.scalar,)
-
-
-def test_arrays_are_pickled_as_bytes() -> None:
-    array = np.arange(6, dtype=np.int16).reshape(2, 3)
-    found = pickle.loads(pickle.dumps(Numbers(array, np.float32(0.5))))
-    assert np.array_equal(found.array, array)
-    assert found.array.dtype == array.dtype
-    (scalar,) = found.scalar
-    assert type(scalar) is np.float32
-    assert scalar == np.float32(0.5)
 
 
 def test_only_values_are_made_and_only_by_their_constructors() -> None:

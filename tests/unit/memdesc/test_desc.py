@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
 import memdesc
 from memdesc import RUNTIME, MemoryDesc, data_type, image_desc, memory_desc, runtime_desc
@@ -14,16 +13,6 @@ DESC = memory_desc((2, 17), "f32", "aB8b")
 
 def by_strides(*strides: int, dtype: str = "f32", **fields: Any) -> MemoryDesc:
     return memory_desc((2, 17), dtype, strides=strides, inner_blks=(8,), inner_idxs=(1,), **fields)
-
-
-def test_the_seed_pages_17_channels_in_blocks_of_8_have_the_fields_it_asserts() -> None:
-    n, c, h, w = 2, 17, 5, 4
-    c_padded = 24
-    desc = memory_desc((n, c, h, w), "f32", "nChw8c")
-    assert (desc.ndims, desc.dims, desc.padded_dims) == (4, (n, c, h, w), (n, c_padded, h, w))
-    assert desc.strides == (c_padded * h * w, h * w * 8, w * 8, 8)
-    assert (desc.inner_blks, desc.inner_idxs) == ((8,), (1,))
-    assert desc.nbytes == desc.min_nbytes == 4 * n * c_padded * h * w
 
 
 def test_sizes_may_be_any_integers_in_any_iterable() -> None:
@@ -92,51 +81,6 @@ def test_a_value_is_formatted_as_its_text() -> None:
     for value in (DESC, image, runtime, data_type("bf16"), parse_tag("aB8b")):
         assert f"{value:>90}" == str(value).rjust(90)
         assert f"{value}" == str(value)
-
-
-# as the specification says after runs of the real library
-_WORDS = {
-    ((3, 1), 0): "dense",
-    ((1, 2), 0): "dense",
-    ((4, 1), 0): "",
-    ((0, 1), 0): "broadcast",
-    ((3, 1), 7): "dense",
-    ((3, -1), 2): "",
-    ((-100, 2), 100): "",
-}
-
-
-def test_a_layout_is_dense_where_it_fills_its_bytes_in_order() -> None:
-    for (strides, offset0), word in _WORDS.items():
-        desc = memory_desc((2, 3), "f32", strides=strides, offset0=offset0)
-        assert (desc.is_dense, desc.has_broadcast) == (word == "dense", word == "broadcast")
-    # a stride of 0 repeats no element where there is none
-    assert not memory_desc((0, 3), "f32", strides=(0, 0)).has_broadcast
-
-
-def test_names_of_onednn_say_what_they_are_called_here() -> None:
-    for name, here in {
-        "get_size": r"oneDNN's get_size is \.nbytes here",
-        "submemory_desc": r"oneDNN's submemory_desc is \.submemory\(dims, offsets\) here",
-        "inner_nblks": r"oneDNN's inner_nblks is \.inner_blks, whose length it is here",
-        "data_type": r"oneDNN's data_type is \.dtype here",
-        "get_data_type": r"oneDNN's get_data_type is \.dtype here",
-        "get_dims": r"oneDNN's get_dims is \.dims here",
-        "volume": "a MemoryDesc has no attribute 'volume'$",
-    }.items():
-        with pytest.raises(AttributeError, match=here) as raised:
-            getattr(DESC, name)
-        assert raised.value.name == name
-        assert not hasattr(DESC, name)
-
-
-def test_an_empty_view_has_no_padding_and_does_not_start_in_front_of_its_parent() -> None:
-    view = memory_desc((2, 20), "f32", "aB8b").submemory((0, 20), (1, 0))
-    assert (view.padded_dims, view.nbytes) == ((0, 24), 0)
-    at_end = memory_desc((2, 16), "f32", "ab__b24").submemory((2, 0), (0, 16))
-    assert at_end.padded_dims == (2, 0)
-    empty = memory_desc((0, 5), "f32", strides=(5, -1))
-    assert empty.submemory((0, 4), (0, 1)).offset0 == 0
 
 
 def names_of(desc: MemoryDesc) -> list[str]:

@@ -1,7 +1,6 @@
 import copy
 import pickle
 
-import numpy as np
 import pytest
 
 from memdesc import DataType, data_type
@@ -30,11 +29,4 @@ def test_other_systems_names_are_read() -> None:
     for row in _ALIASES.strip().replace("\n", ", ").split(", "):
         name, *aliases = row.split()
         assert [data_type(alias).name for alias in aliases] == [name] * len(aliases)
-
-
-def test_a_string_counts_bits_and_a_dtype_is_numpys() -> None:
-    texts = {"i8": "s8", "i4": "s4", "u8": "u8", "u4": "u4"}
-    assert {text: data_type(text).name for text in texts} == texts
-    kinds = {"i8": "s64", "i4": "s32", "u8": "u64", "u4": "u32", "i2": "s16", "?": "boolean"}
-    assert {code: data_type(np.dtype(code)).name for code in kinds} == kinds
     assert [data_type(kind).name for kind in (bool, int)] == ["boolean", "s64"]

@@ -5,7 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, memory_desc, parse_layout
+from memdesc import MemdescError, UnsupportedFormatError, memory_desc, parse_layout
 from memdesc.exchange import written
 
 SWIZZLED = "SwizzledSharedLayout(vec=8, per_phase=1, max_phase=8, order=[1, 0])"
@@ -96,23 +96,3 @@ def test_any_linear_map_of_bits_is_read_and_written() -> None:
             assert desc.offset(tuple(index)) == offset
             assert desc.index(offset) == tuple(index)
         assert memory_desc((4, 4), "f32", written(desc, "triton")[-2]) == desc
-
-
-def test_what_no_tile_is_like_is_not_written() -> None:
-    other: MemoryDesc = memory_desc((6, 10), "f32", "ba")
-    for system in ("triton", "cutlass"):
-        with pytest.raises(UnsupportedFormatError, match="cannot express"):
-            written(other, system)
-    # bases of different lengths
-    with pytest.raises(UnsupportedFormatError, match="cannot be described"):
-        parse_layout("SharedLinearLayout([[0, 1], [1], [2, 0]])")
-
-
-def test_names_of_a_tile_make_it_again() -> None:
-    tile, matrix = memory_desc((8, 64), "f16", "K_SW128"), memory_desc((2,) * 12, "f32")
-    names = [name.text for name in tile.names()]
-    assert names[:3] == ["K_SW128", "SWIZZLE_128B", SWIZZLED]
-    first = written(matrix, "triton")[0]
-    assert first.endswith(f"order={list(range(12))[::-1]})")
-    for desc, name in (*((tile, name) for name in names), (matrix, first)):
-        assert memory_desc(desc.dims, desc.dtype, name) == desc

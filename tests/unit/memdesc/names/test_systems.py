@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memdesc import known_names, memory_desc, parse_layout
+from memdesc import known_names, memory_desc
 
 # A name, the type and the dims; then the indices of the array in memory, outermost first, in the
 # letters of the logical dims. `w:8` says that the array has a multiple of 8 of them.
@@ -119,14 +119,3 @@ def test_every_order_of_kv_caches_has_a_formula() -> None:
     assert known - {line.split()[0] for line in _FORMULAS.splitlines() if line} == {
         "NL_X_NB_BSV_BSS"
     }
-
-
-def test_spellings_of_tensorrt_are_not_further_names() -> None:
-    desc = memory_desc((2, 3, 5, 7), "f32", "trt.TensorFormat.CHW32")
-    listed = {each.text for each in (*desc.names(), *known_names())}
-    assert "kCHW32" in listed
-    assert not {"CHW32", "trt.TensorFormat.CHW32"} & listed
-
-
-def test_letters_alone_are_still_a_layout_of_tvm() -> None:
-    assert parse_layout("HWC", (3, 4, 5), letters="chw") == memory_desc((3, 4, 5), "f32", "bca")

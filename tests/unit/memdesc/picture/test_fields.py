@@ -1,24 +1,4 @@
-import re
-
-import pytest
-
-from memdesc.record import known_records, record_desc
-
-
-@pytest.mark.parametrize("name", known_records())
-def test_every_byte_of_a_picture_names_a_field_that_has_bits_there(name: str) -> None:
-    desc = record_desc((256, 256), name)
-    titles = re.findall(r"<title>byte (\d+)\n(.*?)</title>", desc.show().svg, re.DOTALL)
-    assert len(titles) >= 18
-    for _, lines in titles:
-        bits = []
-        for line in lines.splitlines():
-            found = re.fullmatch(r"bits (\d) to (\d): (\w+), (padding|index \(.*\))", line)
-            assert found, line
-            assert desc.field(found[3])
-            bits += list(range(int(found[1]), int(found[2]) + 1))
-        # every bit once, in their order
-        assert bits == list(range(8))
+from memdesc.record import record_desc
 
 
 def test_bytes_with_several_fields_padding_or_none_say_so() -> None:

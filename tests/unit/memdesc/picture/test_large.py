@@ -1,7 +1,7 @@
 """Pictures of large tensors: what is left out, how large they get, and what is highlighted."""
 
 import re
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 
@@ -54,6 +54,11 @@ def test_a_large_tensor_shows_both_ends_of_its_data_and_the_end_of_its_padding()
     assert {"⋯", "⋮"} <= {*picture.svg}
     assert "…" in picture.text
     assert "c=255" in picture.text
+    # a mark in front of a panel where some are left out
+    picture = memory_desc((5, 17, 5, 4), "f32", "nChw8c").show()
+    grid = [text.text for text in elements(halves(picture)[0], "text")]
+    assert picture.text.partition("memory: ")[0].count("…") == 5
+    assert (grid.count("⋮"), grid.count("⋯")) == (3, 2)
 
 
 def test_many_highlighted_elements_do_not_make_the_picture_larger() -> None:
@@ -68,21 +73,6 @@ def test_highlighted_pixels_are_shown_in_large_images() -> None:
     for side in cells(image.show(highlight=[(0, 33, 20, 21)]).svg):
         assert [seen.index for seen in side if seen.is_highlighted] == [(0, 33, 20, 21)]
     assert len(image._repr_html_()) < 150_000
-
-
-def test_panels_left_out_leave_a_mark_in_front_of_the_next_one() -> None:
-    desc = memory_desc((5, 17, 5, 4), "f32", "nChw8c")
-    lines = desc.show().text.splitlines()
-    captions = [re.findall("n=([0-9]+) c=([0-9]+)", line) for line in lines]
-    shown = [(int(n), int(c)) for found in captions for n, c in found]
-    assert {n for n, _ in shown} == {0, 4}
-    assert {c for _, c in shown} >= {0, 16, 23}
-    skipped = sum(after[0] * 24 + after[1] != n * 24 + c + 1 for (n, c), after in pairwise(shown))
-    grid = lines[: next(k for k, line in enumerate(lines) if line.startswith("memory: "))]
-    assert grid.count("…") == skipped
-    assert str(memory_desc((2,) * 12, "f64").show()).count("a=") == 16  # as many as fit, twice
-    panels = [text.text for text in elements(halves(desc.show())[0], "text")]
-    assert sum(panels.count(dots) for dots in "⋮⋯") == skipped
 
 
 def test_lines_with_elements_are_shown_if_there_are_many_gaps() -> None:

@@ -60,19 +60,5 @@ def test_a_source_reads_like_the_formula_and_says_what_it_lacks() -> None:
         assert "item" not in desc.source("c") + desc.source("python")
 
 
-def test_constants_say_the_sizes() -> None:
-    names = run_python(memory_desc((2, 17), "f16", "aB8b").source("python", "w"))
-    assert (names["w_NDIMS"], names["w_DIMS"], names["w_PADDED_DIMS"]) == (2, (2, 17), (2, 24))
-    assert (names["w_NELEMS"], names["w_PADDED_NELEMS"], names["w_OFFSET0"]) == (34, 48, 0)
-    assert names["w_NBYTES"] == 96
-
-
-def test_python_clears_the_half_byte_of_a_padding_element() -> None:
-    fill = run_python(memory_desc((1, 3), "u4", "aB4b").source("python"))["tensor_fill"]
-    dst = [0xFF, 0xFF]
-    fill([0x21, 0xF3], dst)
-    assert dst == [0x21, 0x03]
-
-
 def test_a_tensor_without_elements_has_no_index() -> None:
     assert run_python(_EMPTY.source("python"))["tensor_index"](0) is None
