@@ -31,6 +31,7 @@ from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
 from memdesc.names import Name
 from memdesc.names.registry import is_name
 from memdesc.overlap import check_overlap
+from memdesc.swizzle import period_of
 from memdesc.tags import LETTERS, FormatTag, check_letters
 from memdesc.written import SCHEMA, SWIZZLED, Written, check_schema
 
@@ -341,14 +342,16 @@ class MemoryDesc(Written):
 
     @property
     def is_dense(self) -> bool:
-        """Whether elements and padding fill the memory after `offset0` without a gap."""
+        """Whether elements and padding fill the memory after `offset0` without a gap.
+
+        A swizzle counts only where `offset0` is a multiple of its period. It is one-to-one, so as
+        many elements as offsets leave no gap.
+        """
         layout = self.layout
-        if not self.nelems:
-            return True
-        if layout.xor:  # one-to-one, so as many elements as offsets leave no gap
-            return not self.offset0 and not self.has_broadcast and self.padded_nelems == layout.span
-        return self.padded_nelems == layout.span and all(
-            block.stride > 0 for block in layout.blocks if block.extent > 1
+        return not self.nelems or (
+            self.padded_nelems == layout.span
+            and all(block.stride > 0 for block in layout.blocks if block.extent > 1)
+            and not self.offset0 % period_of(layout.xor)
         )
 
     @overload
