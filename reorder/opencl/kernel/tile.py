@@ -253,8 +253,9 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     depth = 1 if conversion.varying else len(loops)
     most, edge = _CONVERTED, _EDGE
     if min(bits) < BYTE_BITS and bits[0] != bits[1]:
-        # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for
-        most = min(8 * most, _LOCAL // element)
+        # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for,
+        # with gaps between its banks
+        most = min((8 if task.device.max_local > _LOCAL else 4) * most, _LOCAL // element)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
     if chosen is None or not _divide(nest, *chosen[0], bits[1]):

@@ -164,6 +164,20 @@ def test_a_tile_that_fits_only_without_gaps_has_none(dtype: str, limit: int) -> 
     assert launch.pattern.body.local_nbytes == limit << 10
 
 
+def test_conversions_of_4_bits_take_tiles_in_little_local_memory() -> None:
+    # 32 KiB leave no room for gaps, nor for the vector before rows that start at any byte
+    for limit, one, other, dims in (
+        (16, "s8", "u4", (2048, 2048)),
+        (32, "s8", "u4", (2048, 2048)),
+        (32, "u4", "u8", (2050, 1026)),
+    ):
+        device = DeviceTraits(256, max_local=limit << 10)
+        src, dst = (memory_desc(dims, *of) for of in ((one, "ab"), (other, "ba")))
+        (launch,) = check(planned(src, dst, device), device)
+        assert isinstance(launch.pattern.body, Staged)
+        assert launch.pattern.body.local_nbytes < 24 << 10
+
+
 _PADDED = """
 u8 u8 2x255x111x111 abcd aBcd16b
 u8 u8 2x255x111x111 acdb aBcd16b
