@@ -56,9 +56,9 @@ def test_a_large_tensor_shows_both_ends_of_its_data_and_the_end_of_its_padding()
     assert "c=255" in picture.text
     # a mark in front of a panel where some are left out
     picture = memory_desc((5, 17, 5, 4), "f32", "nChw8c").show()
-    grid = [text.text for text in elements(halves(picture)[0], "text")]
+    texts = [text.text for text in elements(halves(picture)[0], "text")]
     assert picture.text.partition("memory: ")[0].count("…") == 5
-    assert (grid.count("⋮"), grid.count("⋯")) == (3, 2)
+    assert (texts.count("⋮"), texts.count("⋯")) == (3, 2)
 
 
 def test_many_highlighted_elements_do_not_make_the_picture_larger() -> None:
