@@ -2,15 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
-from memdesc.record import record_desc
 from tests.checkpoints import fp8_layer, model_folder, write_config, write_safetensors
 from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import convert, converted, refused
@@ -31,16 +28,6 @@ def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(
     name = "model.layers.0.mlp.weight"
     assert np.array_equal(said[name], v2[name])
     assert not np.array_equal(said[name], v1[name])
-
-
-def test_what_no_config_says_of_the_output_is_a_warning(model: Path, tmp_path: Path) -> None:
-    said = "no config.json is written to declare gptq: programs that"
-    kept, warning = convert(model, tmp_path / "x.safetensors", "model.*: awq -> gptq").warnings
-    assert kept.startswith("the output is one file, without config.json")
-    assert warning.startswith(said)
-    (model / "config.json").unlink()
-    (warning,) = convert(model, tmp_path / "none", "model.*: awq -> gptq").warnings
-    assert warning.startswith(said)
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
@@ -83,12 +70,6 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
     assert "codes are f8_e4m3, f8_e5m2, not u8; give codes= if the words hold one" in said
     rule = "*: fp8_block(block=128, codes=f8_e4m3, scales=e8m0) -> plain, f32"
     assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
-
-
-@pytest.mark.parametrize("block", ["125", "0x4", "4x", "axb", "4x4x4", True])
-def test_blocks_that_are_no_sizes_are_refused(block: Any) -> None:
-    with pytest.raises(MemdescError, match="fp8_block: block"):
-        record_desc((256, 128), "fp8_block", block=block)
 
 
 @pytest.mark.parametrize("to", ["bf16", "f16"])

@@ -1,7 +1,6 @@
 """Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
 
 import fnmatch
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,19 +9,8 @@ from hypothesis.strategies import DrawFn
 
 from memdesc import MemdescError
 from reorder.checkpoints.convert import rules
-from reorder.checkpoints.convert.plan import plan_steps
-from reorder.checkpoints.convert.rules import Rule, parse_rule, read_rules
-from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.weights import Model
-from tests.checkpoints import fp8_layer, write_safetensors
-from tests.work import count_calls, hangs_fail
-
-
-def test_a_file_of_rules_is_utf_8_with_or_without_a_mark(tmp_path: Path) -> None:
-    path = tmp_path / "rules.txt"
-    path.write_bytes(b"\xef\xbb\xbf*.w: ba\n")
-    assert read_rules([path]) == [parse_rule("*.w: ba")]
-
+from reorder.checkpoints.convert.rules import Rule, parse_rule
+from tests.work import hangs_fail
 
 # Patterns with stars.
 
@@ -76,6 +64,8 @@ def test_many_stars_and_long_names_take_no_time() -> None:
     with hangs_fail():
         assert not Rule("", "*a" * 200 + "*b").matching([name])
         assert Rule("", "*a" * 200 + "*").matching([name])
+        assert Rule("", "a]b[*").matching(["a]b[c"])  # no set of letters
+        assert not Rule("", "a]b[*").matching(["aba"])
         assert not Rule("", "*" + "a" * 1000 + "b*").matching([name])
         with pytest.raises(MemdescError, match="no tensor and no record is called"):
             Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
@@ -94,24 +84,3 @@ def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
                 rule.matching(["model.layers.0.weight"])
     with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
         parse_rule("*: nchw" + " " * 5000)
-
-
-def test_a_rule_for_each_of_many_layers_takes_time_for_each_layer_alone(tmp_path: Path) -> None:
-    def calls(count: int) -> int:
-        path = tmp_path / f"{count}.safetensors"
-        layer = fp8_layer(dims=(128, 128))
-        write_safetensors(
-            path, {f"layers.{k}.{name}": each for k in range(count) for name, each in layer.items()}
-        )
-        container = read_container(path)
-        lines = [parse_rule(f"layers.{k}: fp8_block -> plain, bf16") for k in range(count)]
-        return count_calls(lambda: plan_steps(Model(path, container), lines, "safetensors"))
-
-    calls(1)  # what is done once; what earlier tests have done is in all of the others
-    few, more, many = (calls(count) for count in (40, 80, 160))
-    assert many - more < 3 * (more - few)
-
-
-def test_brackets_that_are_no_set_stand_for_themselves() -> None:
-    assert Rule("", "a]b[*").matching(["a]b[c"])
-    assert not Rule("", "a]b[*").matching(["aba"])

@@ -106,14 +106,6 @@ def test_codes_and_what_scales_them_are_known_by_their_names(
     converted(source, tmp_path / "out.safetensors", "other: f16")
 
 
-def test_scales_may_take_a_wider_type(tmp_path: Path) -> None:
-    layer, wanted = gptq_layer()
-    source = written(tmp_path / "m", {f"fc.{k}": x for k, x in layer.items()}, quant_method="gptq")
-    converted(source, tmp_path / "out", "*.scales: f32")
-    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
-        assert np.array_equal(reorder.dequantize(checkpoint.record("fc")).numpy(), wanted)
-
-
 def test_records_are_renamed_as_a_whole(tmp_path: Path) -> None:
     layer, wanted = gptq_layer()
     other, _ = gptq_layer(1)
