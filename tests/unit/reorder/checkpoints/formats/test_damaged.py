@@ -85,6 +85,7 @@ _NAMES: dict[str, Any] = {
     "number": headers.number_field,
     "pack": struct.pack,
     "record": _record,
+    "shard_of_3": "model-{:05}-of-00003.safetensors".format,
     "stored": lambda nbytes: message_field(9, bytes(nbytes)),
     "swap": _swap,
     "tensor": _tensor,
@@ -200,6 +201,8 @@ class _Files:
     def folder(self, *empty: str, index: Any = None, **homes: str) -> None:
         """Make empty files, shards by the names of their tensors, and an index."""
         folder = self._folder()
+        for name, leads in (("link", "../a.safetensors"), ("links", ".."), ("loop", "loop")):
+            (folder / name).symlink_to(leads)
         for name in empty:
             (folder / name).touch()
         for home in sorted({*" ".join(homes.values()).split()}):
@@ -208,6 +211,9 @@ class _Files:
             text = index if isinstance(index, str) else json.dumps({"weight_map": index})
             (folder / "model.safetensors.index.json").write_text(text)
         reorder.open_checkpoint(folder)
+
+    def at_home(self, home: str) -> None:
+        self.folder(index={"a": home, "b": "b.safetensors"}, b="b.safetensors")
 
 
 @pytest.mark.parametrize("section", _SECTIONS)

@@ -75,6 +75,14 @@ def test_an_array_of_many_strings_takes_little_more_memory_than_its_bytes(tmp_pa
 
 def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
     tensors = _write_every_type(tmp_path / "x.gguf")
+    reorder.convert(tmp_path / "x.gguf", tmp_path / "y.gguf", map=["I16: rename=words"])
+    old, new = (gguf.GGUFReader(tmp_path / f"{name}.gguf") for name in "xy")
+    for key, field in old.fields.items():
+        assert key.startswith("GGUF.") or field.contents() == new.fields[key].contents()
+    for one, other in zip(old.tensors, new.tensors, strict=True):
+        assert other.name == one.name.replace("I16", "words")
+        assert (one.tensor_type, *one.shape) == (other.tensor_type, *other.shape)
+        assert one.data.tobytes() == other.data.tobytes()
     with reorder.open_checkpoint(tmp_path / "x.gguf") as checkpoint:
         assert [*checkpoint] == [*tensors]
         for name, data in tensors.items():
@@ -90,20 +98,6 @@ def test_tensors_of_every_type_are_those_of_the_package(tmp_path: Path) -> None:
                 is_word = name in _WORDS
                 wanted = data.view(_WORDS[name]) if is_word else gguf.dequantize(data, kind)
                 assert np.array_equal(found.numpy(), wanted, equal_nan=True), name
-
-
-def test_the_package_reads_what_was_copied(tmp_path: Path) -> None:
-    _write_every_type(tmp_path / "x.gguf")
-    reorder.convert(tmp_path / "x.gguf", tmp_path / "y.gguf", map=["I16: rename=words"])
-    old, new = (gguf.GGUFReader(tmp_path / f"{name}.gguf") for name in "xy")
-    for one, other in zip(old.tensors, new.tensors, strict=True):
-        assert other.name == one.name.replace("I16", "words")
-        assert one.tensor_type == other.tensor_type
-        assert (one.shape == other.shape).all()
-        assert one.data.tobytes() == other.data.tobytes()
-    for key, field in old.fields.items():
-        if not key.startswith("GGUF."):
-            assert field.contents() == new.fields[key].contents()
 
 
 def test_a_gguf_file_is_not_read_as_safetensors(tmp_path: Path) -> None:
@@ -158,31 +152,6 @@ def _unknown(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDA
     return data
 
 
-@pytest.mark.parametrize("kind", _UNKNOWN)
-@pytest.mark.parametrize("alignment", [32, 16, 1024])
-def test_unknown_types_are_listed_by_number_and_end_where_the_next_tensor_starts(
-    tmp_path: Path, kind: int, alignment: int
-) -> None:
-    data = _unknown(tmp_path / "x.gguf", kind, alignment=alignment)
-    with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
-        assert [tensor.dtype for tensor in found.values()] == [
-            "f32", f"ggml_type_{kind}", f"ggml_type_{kind}", "f32", f"ggml_type_{kind}"
-        ]  # fmt: skip
-        assert found["a"].numpy().tolist() == found["c"].numpy().tolist() == [0, 1, 2, 3]
-        assert found["b"].shape == (7,)
-        assert np.array_equal(found["b"].data, data[alignment : 4 * alignment])
-        assert np.array_equal(found["d"].data, data[5 * alignment :])
-        assert found["none"].nbytes == 0
-        for decode in (found["b"].memory, found["b"].numpy):
-            with pytest.raises(MemdescError, match=f"does not know type {kind} of GGUF; its bytes"):
-                decode()
-    # the last may end without padding
-    for cut in (1, 8, 31):
-        data = _unknown(tmp_path / "x.gguf", kind, cut=cut)
-        with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
-            assert np.array_equal(found["d"].data, data[5 * 32 : 6 * 32 - cut])
-
-
 def test_unknown_types_are_compared_by_their_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,8 +182,17 @@ def test_a_conversion_into_gguf_copies_the_bytes_of_unknown_types(
         assert np.array_equal(found["e"].data, data[32 : 4 * 32])
         assert (found["e"].dtype, found["e"].shape) == (f"ggml_type_{kind}", (7,))
         assert np.array_equal(found["d"].data, data[5 * 32 :])
+        assert found["none"].nbytes == 0
+        for decode in (found["d"].memory, found["d"].numpy):
+            with pytest.raises(MemdescError, match=f"does not know type {kind} of GGUF; its bytes"):
+                decode()
     raw = (tmp_path / "y.gguf").read_bytes()
     assert raw.count(struct.pack("<IQI", 1, 9, kind)) == 1
+    for cut, alignment in ((0, 16), (0, 1024), (1, 32), (31, 32)):  # the last needs no padding
+        data = _unknown(tmp_path / "x.gguf", kind, alignment=alignment, cut=cut)
+        with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
+            assert np.array_equal(found["b"].data, data[alignment : 4 * alignment])
+            assert np.array_equal(found["d"].data, data[5 * alignment : 6 * alignment - cut])
 
 
 def test_no_other_conversion_takes_unknown_types(tmp_path: Path) -> None:
@@ -242,28 +220,17 @@ def _convert(folder: Path, output: str, *rules: str) -> None:
 # Models in several files
 
 
-def _part(folder: Path, number: int) -> Path:
-    return folder / f"m-{number:05}-of-00003.gguf"
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_any_part_is_read_as_the_whole_model(tmp_path: Path, number: int) -> None:
-    tensors = write_parts(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        _part(tmp_path, k).name for k in (1, 2, 3)
-    ]
-    with reorder.open_checkpoint(_part(tmp_path, number)) as checkpoint:
-        assert checkpoint.files == tuple(_part(tmp_path, k) for k in (1, 2, 3))
-        assert {*checkpoint.metadata} == {"general.architecture", "llama.block_count"}
-        assert list(checkpoint) == list(tensors)
-        assert all((checkpoint[name].numpy() == tensors[name]).all() for name in tensors)
-
-
 def test_parts_are_converted_into_one_file(tmp_path: Path) -> None:
     tensors = write_parts(tmp_path)
+    parts = tuple(sorted(tmp_path.iterdir()))
+    for part in parts:  # any is read as the whole model
+        with reorder.open_checkpoint(part) as checkpoint:
+            assert (checkpoint.files, [*checkpoint]) == (parts, [*tensors])
+            assert {*checkpoint.metadata} == {"general.architecture", "llama.block_count"}
+            assert all((checkpoint[name].numpy() == tensors[name]).all() for name in tensors)
     made = tmp_path / "made.gguf"
     rule = "blk.1: ba, f16"
-    assert main(["convert", str(_part(tmp_path, 1)), str(made), "--map", rule, "--verify"]) == 0
+    assert main(["convert", str(parts[0]), str(made), "--map", rule, "--verify"]) == 0
     reader = gguf.GGUFReader(made)
     assert [each.name for each in reader.tensors] == list(tensors)
     assert not any(key.startswith("split.") for key in reader.fields)

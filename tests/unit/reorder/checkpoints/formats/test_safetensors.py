@@ -8,21 +8,7 @@ import pytest
 import reorder
 from memdesc import memory_desc
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.safetensors import read
-from tests.headers import safetensors_bytes
 from tests.writers import write_tensors
-
-
-def test_a_descriptor_holds_for_its_blocks_flat_joined_or_as_words(tmp_path: Path) -> None:
-    desc = memory_desc((2, 17, 1, 5), "f16", "nChw8c")
-    for dtype, *shape in (
-        ("F16", 2, 3, 5, 8), ("F16", 2, 1, 24, 5), ("F16", 6, 5, 8), ("U8", 480), ("I32", 120)
-    ):  # fmt: skip
-        tensor = {"dtype": dtype, "shape": shape, "data_offsets": (0, 480)}
-        header = {"__metadata__": {"memdesc.a": desc.to_json()}, "a": tensor}
-        (tmp_path / "x.safetensors").write_bytes(safetensors_bytes(header, bytes(480)))
-        assert read(tmp_path / "x.safetensors").entries["a"].desc == desc
-
 
 # The package
 
