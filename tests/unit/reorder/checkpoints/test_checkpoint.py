@@ -9,7 +9,6 @@ import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.record import record_desc
 from reorder.checkpoints.formats.entry import Tensor
-from tests.checkpoints import fp8_layer, write_safetensors
 from tests.headers import safetensors_bytes
 from tests.writers import write_tensors
 
@@ -95,16 +94,6 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped_and_files_do_not_cha
             checkpoint["plain"].numpy()
 
 
-def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:
-    layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
-    write_safetensors(tmp_path / "x.safetensors", layer)
-    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
-        assert checkpoint["fc.weight"].scaled_by == ("fc.weight_scale_inv",)
-        assert "codes scaled by fc.weight_scale_inv" in repr(checkpoint["fc.weight"])
-        assert checkpoint["fc.weight_scale_inv"].scaled_by == ()
-        assert checkpoint["fc.weight"].desc == memory_desc((256, 128), "f8_e4m3", "ab")
-
-
 def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path) -> None:
     awq = reorder.records.Record(record_desc((128, 64), "awq", group=32))
     awq.tensors["qweight"][:] = 0x35
@@ -117,6 +106,8 @@ def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path)
             held = reorder.dequantize(found[name]).numpy()
             assert np.array_equal(held, reorder.dequantize(wanted).numpy())
         assert found.record("q").desc == blocks.desc
+        assert "codes scaled by fc.qzeros, fc.scales" in repr(found["fc.qweight"])
+        assert found["fc.scales"].scaled_by == ()
         plain = found["p"].weight()
         assert isinstance(plain, reorder.Memory)
         assert np.array_equal(plain.numpy(), np.ones(3))

@@ -12,9 +12,8 @@ from memdesc import memory_desc
 from memdesc.record import record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.checkpoints import Differing
-from reorder.cli.main import main
 from reorder.records import Record, repack
-from tests.checkpoints import fp8_layer, gptq_layer
+from tests.checkpoints import fp8_layer
 from tests.records import plain_scales, random_record
 from tests.unit.reorder.checkpoints.schemes import compressed, declared, write_model
 
@@ -147,72 +146,6 @@ def test_codes_that_make_no_record_are_explained_by_that_of_the_reference(tmp_pa
     }
 
 
-def _quantised(folder: Path, layer: dict[str, NDArray[Any]], method: str, **section: Any) -> Path:
-    return write_model(folder, {"": layer}, declared(method, **section), {})
-
-
-def _experts() -> dict[str, NDArray[Any]]:
-    rng = np.random.default_rng(0)
-    return {
-        "e.down_blocks": rng.integers(0, 256, (3, 40, 2, 16), np.uint8),
-        "e.down_scales": rng.integers(120, 130, (3, 40, 2), np.uint8),
-    }
-
-
-_SIZES = {"fp8": {"weight_block_size": [128, 128]}}
-_MODELS: dict[str, Any] = {
-    "gptq": {f"fc.{name}": x for name, x in gptq_layer()[0].items()},
-    "square gptq": {f"fc.{name}": x for name, x in gptq_layer(dims=(128, 128))[0].items()},
-    "mxfp4": _experts(),
-    "fp8": {"e.up" + name.removeprefix("weight"): x for name, x in fp8_layer().items()},
-}
-
-
-@pytest.mark.parametrize("name", _MODELS)
-def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name: str) -> None:
-    method = name.removeprefix("square ")
-    model = _quantised(tmp_path / "model", _MODELS[name], method, **_SIZES.get(method, {}))
-    options = reorder.checkpoints.ConvertOptions(threads=1)
-    reorder.convert(model, tmp_path / "bf16", options=options, to="bf16")
-    with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
-        (weight,) = made
-        prefix = weight.removesuffix(".weight")
-        numbers = reorder.dequantize(held.record(prefix)).numpy()
-    turned = {"gptq": (1, 0), "mxfp4": (0, 2, 1)}.get(method, (0, 1))
-    floats = np.ascontiguousarray(numbers.transpose(turned))
-    assert floats.shape == reorder.open_checkpoint(tmp_path / "bf16")[weight].shape
-    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
-    reorder.save(right, {weight: floats})
-    floats[..., 0, 1] += 1
-    reorder.save(wrong, {weight: floats})
-    for one, other in ((model, right), (right, model)):
-        assert not reorder.checkpoints.differences(one, other)
-    for one, other in ((model, wrong), (wrong, model)):
-        (found,) = reorder.checkpoints.differences(one, other).values()
-        assert found.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
-
-
-def test_other_weights_show_the_order_of_a_square_one(tmp_path: Path) -> None:
-    sizes = {"square": (128, 128), "other": (128, 256)}
-    layers = {name: gptq_layer(dims=dims)[0] for name, dims in sizes.items()}
-    tensors = {f"{name}.{role}": x for name, each in layers.items() for role, x in each.items()}
-    model = _quantised(tmp_path / "model", tensors, "gptq")
-    with reorder.open_checkpoint(model) as held:
-        numbers = {name: reorder.dequantize(held.record(name)).numpy() for name in sizes}
-    floats = {f"{name}.weight": x.T for name, x in numbers.items()}
-    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
-    reorder.save(right, floats)
-    reorder.save(wrong, floats | {"square.weight": floats["square.weight"].T})
-    for one, other in ((model, right), (right, model)):
-        assert not reorder.checkpoints.differences(one, other)
-    for one, other in ((model, wrong), (wrong, model)):
-        ((name, found),) = reorder.checkpoints.differences(one, other).items()
-        assert name.startswith("square")
-        assert found.problem.startswith("differ in ")
-    for name, code in (("right", 0), ("wrong", 1)):
-        assert main(["compare", str(model), str(tmp_path / f"{name}.safetensors")]) == code
-
-
 def test_rows_of_blocks_that_were_swapped_and_nibbles_of_codes_are_named(tmp_path: Path) -> None:
     for name in GGUF_TYPES:
         good = random_record(record_desc((2, 256), name), np.random.default_rng(0))
@@ -256,7 +189,8 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
         for k, name in enumerate(names):
             tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
         folder = tmp_path / names[0]
-        models.append(_quantised(folder, tensors, "fp8", **_SIZES["fp8"]))
+        config = declared("fp8", weight_block_size=[128, 128])
+        models.append(write_model(folder, {"": tensors}, config, {}))
     found = reorder.checkpoints.differences(models[1], models[0])
     assert {name: each.causes for name, each in found.items()} == {
         "gate.weight": ("it holds up.weight, up.weight_scale_inv of the reference",),
@@ -264,17 +198,6 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
         "norm.0": ("it holds norm.1 of the reference",),
         "norm.1": ("it holds norm.0 of the reference (others with the same bytes: 1)",),
     }
-
-
-def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
-    layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
-    good = _quantised(tmp_path / "good", layer, "gptq")
-    layer = layer | {"fc.qweight": layer["fc.qweight"] + 1}
-    bad = _quantised(tmp_path / "bad", layer, "gptq")
-    assert not reorder.checkpoints.differences(good, good)
-    ((name, found),) = reorder.checkpoints.differences(bad, good).items()
-    assert name == "fc"
-    assert found.problem.startswith("differ in ")
 
 
 def test_equal_bytes_whose_scales_are_of_another_dim_differ(tmp_path: Path) -> None:

@@ -9,13 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 import reorder
-from memdesc import MemdescError
-from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import numbers_in, refusal
-from tests.work import hangs_fail
 
 
 @pytest.fixture
@@ -87,17 +84,6 @@ def test_one_group_may_be_smaller_than_config_says(folder: Path) -> None:
     assert np.array_equal(numbers_in(folder), wanted)
     write_config(folder, quant_method="gptq", group_size=32)
     assert "but the shapes of the tensors say one group of 64 inputs" in refusal(folder)
-
-
-@pytest.mark.parametrize("section", [{"quant_method": "awq"}, {"quant_method": "x"}, {"bits": []}])
-def test_a_note_says_what_a_weight_is_whatever_a_config_says(
-    folder: Path, section: dict[str, Any]
-) -> None:
-    record = reorder.records.Record(record_desc((128, 256), "gptq", zeros="v2"))
-    reorder.save(folder / "model.safetensors", {"fc": record})
-    write_config(folder, **section)
-    (found,) = reorder.load_all(folder / "model.safetensors", reorder.records.Record).values()
-    assert found.desc == record.desc
 
 
 def test_a_prefix_without_words_of_a_record_is_told_what_there_is(folder: Path) -> None:
@@ -197,16 +183,3 @@ def test_layers_have_the_bits_that_a_section_says(
         assert said.is_ignored == (wanted is None)
         assert wanted in (None, said.options.get("bits", 8))
         assert wanted or (said.name, found.named(layer)) == (None, None)
-
-
-@pytest.mark.parametrize("key", ["ignore", "targets"])
-def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> None:
-    hostile = ["re:(.*.*)*x", "re:(a|aa)+$"]
-    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
-    section: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
-    (group if key == "targets" else section)[key] = hostile
-    write_config(tmp_path, **section)
-    found = Configs(tmp_path).declared
-    assert found is not None
-    with hangs_fail(), pytest.raises(MemdescError, match=r"config\.json: .* repeats a group"):
-        found.at("a" * 100 + "b")

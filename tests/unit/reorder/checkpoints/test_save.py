@@ -31,28 +31,6 @@ def _blocked() -> Memory:
 # What is written
 
 
-class _Scalar:
-    """A tensor without dims, as torch exports it."""
-
-    shape = ()
-
-    def __init__(self, array: Any) -> None:
-        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
-        self._array = array
-
-    def reshape(self, *shape: int) -> Any:
-        return self._array.reshape(*shape)
-
-
-@pytest.mark.parametrize("name", [*_FORMATS, "x.npy"])
-@pytest.mark.parametrize("scalar", [np.int64(7), np.array(7), _Scalar(np.array(7))])
-def test_a_scalar_is_saved(tmp_path: Path, name: str, scalar: Any) -> None:
-    save(tmp_path / name, scalar)
-    assert load(tmp_path / name).numpy() == [7]
-    if name.endswith("npy"):
-        assert np.load(tmp_path / name).shape == ()
-
-
 def test_another_zip_is_not_an_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     with zipfile.ZipFile(path, "w") as file:
@@ -67,16 +45,6 @@ def test_another_zip_is_not_an_empty_one(tmp_path: Path) -> None:
             read(other)
     np.savez(path.with_suffix(".npz"))
     assert load_all(path.with_suffix(".npz")) == {}
-
-
-def test_raw_bytes_are_those_of_the_buffer(tmp_path: Path) -> None:
-    memory = _blocked()
-    save_raw(tmp_path / "x.bin", memory)
-    assert (tmp_path / "x.bin").read_bytes() == memory.data.tobytes()
-    short = memory_desc((3, 4), "u8", strides=(6, 1))
-    save_raw(tmp_path / "x.bin", Memory(short, np.ones(short.min_nbytes, np.uint8)))
-    assert (tmp_path / "x.bin").stat().st_size == short.nbytes
-    assert [each.name for each in tmp_path.iterdir()] == ["x.bin"]
 
 
 class Nested:
@@ -157,11 +125,6 @@ def test_a_call_is_refused_with_what_was_given_and_the_rule(tmp_path: Path, sect
     refused.check(_SECTIONS[section], _NAMES | {call.__name__: call for call in calls})
 
 
-def test_a_dtype_names_elements_without_a_type(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", _NAMES["VOID"])
-    assert load(tmp_path / "x.npy", dtype="bf16").numpy().tolist() == [0, 1, 2, 3]
-
-
 # What is read back
 
 
@@ -189,9 +152,6 @@ def test_a_quantised_tensor_is_read_back(tmp_path: Path, name: str) -> None:
         for one, other in ((again.scales, q.scales), (again.zero_points, q.zero_points)):
             assert (one.dtype, one.shape) == (other.dtype, other.shape)
             assert np.array_equal(one, other)
-        assert np.array_equal(reorder.dequantize(again).numpy(), reorder.dequantize(q).numpy())
-        save(tmp_path / f"one-{name}", q)
-        assert load(tmp_path / f"one-{name}", Quantized).memory.desc == q.memory.desc
     # GGUF has no tensors without dims
     save(tmp_path / name, given["one"])
     reorder.convert(tmp_path / name, tmp_path / "x.gguf")
@@ -225,6 +185,8 @@ def test_swizzles_and_views_that_end_with_their_last_element_are_read_back(
         again = load(tmp_path / name)
         assert again.desc == desc
         assert again.numpy().tobytes() == memory.numpy().tobytes()
+        save_raw(tmp_path / "x.bin", memory)
+        assert (tmp_path / "x.bin").stat().st_size == desc.nbytes
 
 
 def test_a_file_of_holes_that_is_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
