@@ -105,6 +105,7 @@ _NAMES: dict[str, Any] = {
     "GPTQ": _GPTQ,
     "INT4": memory_desc((1,), "u4").dtype.numpy,
     "KIND": KIND,
+    "MEMORY": np.zeros(128, np.uint8),
     "Q8_0": _Q8_0,
     "Record": Record,
     "decode": reorder.records.dequantize_gguf,
@@ -118,7 +119,7 @@ _NAMES: dict[str, Any] = {
     "set_field": _set_field,
     **{
         name: getattr(test_repack, name)
-        for name in ("codes_of", "float_zeros", "halved", "of_a_table", "put")
+        for name in ("codes_of", "float_scales", "float_zeros", "halved", "of_a_table", "put")
     },
 }
 

@@ -84,11 +84,11 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
             assert (source, target) not in EXACT
 
 
-def test_scales_that_both_formats_store_alike_keep_their_bits() -> None:
-    record = made("q4_0")
-    set_field(record, "d", 0x7D01)  # a signalling NaN, which any arithmetic would make quiet
-    found = reorder.records.repack(record, "awq", group=32)
-    assert (found.field("scales").view(np.uint16) == 0x7D01).all()
+def test_rows_of_more_dims_are_repacked_too() -> None:
+    record = plain_scales(random_record(record_desc((2, 3, 256), "q4_0"), RNG), RNG)
+    assert_same(record, reorder.records.repack(record, "q8_0", threads=1))
+    empty = reorder.records.Record(record_desc((0, 256), "q4_0"))
+    assert reorder.records.repack(empty, "q8_0").data.nbytes == 0
 
 
 _NVFP4 = ("modelopt_nvfp4", "compressed_nvfp4")
@@ -98,42 +98,32 @@ _NVFP4 = ("modelopt_nvfp4", "compressed_nvfp4")
 def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allows_it(
     source: str, target: str
 ) -> None:
-    record = put(source, weight_scale=RNG.integers(1, 127, (256, 16)))
+    scales = RNG.integers(1, 127, (256, 16))
     old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
+
+    def moved(value: float, *, exact: bool = True) -> reorder.records.Record:
+        record = put(source, weight_scale=scales, **{old: value})
+        found = reorder.records.repack(record, target, exact=exact)
+        x, y = (dequantize_reference(each) for each in (record, found))
+        assert np.array_equal(x, y) == exact
+        assert np.allclose(x, y, rtol=2.0**-22, atol=0)
+        return found
+
     for value in (1.0, 2.0**-100, 2.0**20):
-        set_field(record, old, value)
-        found = reorder.records.repack(record, target)
-        assert_same(record, found)
-        assert found.field(new) == 1 / value
-        assert_same(record, reorder.records.repack(found, source))
-    set_field(record, old, 1.7)
-    with pytest.raises(MemdescError) as caught:
-        reorder.records.repack(record, target)
-    assert "a factor becomes its reciprocal, and " in str(caught.value)
-    assert "of 4096 scales change by up to " in str(caught.value)
-    assert str(caught.value).endswith(" of their value; exact=False allows that")
-    found = reorder.records.repack(record, target, exact=False)
-    assert found.field(new) == np.float32(1) / np.float32(1.7)
-    for one, other in list(zip(record.tensors.values(), found.tensors.values(), strict=True))[:2]:
-        assert np.array_equal(one, other)
-    x, y = (dequantize_reference(each) for each in (record, found))
-    assert not np.array_equal(x, y)
-    assert np.allclose(x, y, rtol=2.0**-22, atol=0)
-    # the reciprocal has few bits
-    set_field(record, old, 1.7 * 2.0**127)
+        assert moved(value).field(new) == 1 / value
+    with pytest.raises(MemdescError, match=r"and \d+ of 4096 scales change .*exact=False allows"):
+        moved(1.7)
+    assert moved(1.7, exact=False).field(new) == np.float32(1) / np.float32(1.7)
     with pytest.raises(MemdescError, match="scales change by more than a rounding"):
-        reorder.records.repack(record, target, exact=False)
+        moved(1.7 * 2.0**127, exact=False)  # the reciprocal has few bits
 
 
 def test_experts_are_turned_where_formats_order_their_dims_differently() -> None:
-    desc = record_desc((3, 64, 48), "modelopt_nvfp4")
-    record = plain_scales(random_record(desc, RNG), RNG)
+    record = plain_scales(random_record(record_desc((3, 64, 48), "modelopt_nvfp4"), RNG), RNG)
     record.set_field("weight_scale_2", np.full((1, 1, 1), 0.25, np.float32))
     found = reorder.records.repack(record, "compressed_nvfp4")
-    assert found.desc == record_desc((3, 48, 64), "compressed_nvfp4")
     x, y = (dequantize_reference(each) for each in (record, found))
     assert np.array_equal(x.swapaxes(1, 2), y)
-    assert reorder.records.repack(found, "modelopt_nvfp4").desc == desc
     # each expert may have a scale of its own there
     found.set_field("weight_global_scale", np.array([[[1]], [[2]], [[4]]], np.float32))
     with pytest.raises(MemdescError, match="scales differ within 3 adjacent elements along dim 0"):
@@ -145,114 +135,47 @@ def in_bytes(nibbles: Any) -> NDArray[np.uint8]:
     return np.asarray(made[::2] | made[1::2] << 4, np.uint8)
 
 
-@pytest.mark.parametrize("zeros", ["v1", "v2"])
-def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
-    codes = RNG.integers(0, 16, (256, 64), np.uint8)
-    points = RNG.integers(1, 15, (2, 64), np.uint8)
-    scales = RNG.integers(1, 99, (2, 64)).astype(np.float16)
-    qweight, qzeros = FORMULAS["gptq", 4](codes), points - (zeros == "v1")
-    gptq: dict[str, NDArray[Any]] = {
-        "qweight": in_bytes(qweight),
-        "qzeros": in_bytes(qzeros),
-        "scales": scales,
-    }
-    packed = {name: FORMULAS["awq", 4](x) for name, x in (("qweight", codes), ("qzeros", points))}
-    awq: dict[str, NDArray[Any]] = {
-        **{name: in_bytes(x) for name, x in packed.items()},
-        "scales": scales,
-    }
-    record = reorder.records.Record(record_desc((256, 64), "gptq", zeros=zeros), gptq)
-    found = reorder.records.repack(record, "awq")
-    back = reorder.records.repack(found, record.desc)
-    for made, layer in ((found, awq), (back, gptq)):
-        assert all(made.tensors[name].tobytes() == x.tobytes() for name, x in layer.items())
-    moved = codes.astype(np.float32) - points.astype(np.float32).repeat(128, 0)
-    assert (
-        reorder.dequantize(record).numpy() == scales.astype(np.float32).repeat(128, 0) * moved
-    ).all()
-
-
-def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
-    desc = reorder.records.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
-    assert repr(desc) == (
-        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16', g_idx=False)"
-    )
-    assert reorder.records.repack(made("q4_0", (64, 128)), "awq", group=32).desc.dims == (128, 64)
-
-
-def test_a_target_takes_only_what_it_has_too() -> None:
-    # exponents stay exponents in the same format alone
-    exponents = reorder.records.Record(record_desc((256, 128), "fp8_block", scales="e8m0")).desc
-    for name, scales in (("int_quantized", "bf16"), ("fp8_block", "e8m0")):
-        assert dict(target_desc(exponents, name, {}).options)["scales"] == scales
-    # one row has a scale of its own; a scale of all of several rows stays one of all
-    for outputs, rows, wanted in ((1, 1, 1), (2, 1, 1), (2, 2, -1), (4, 2, 2)):
-        source = record_desc((outputs, 128), "int_quantized", rows=rows)
-        assert dict(target_desc(source, "pack_quantized", {}).options)["rows"] == wanted
-
-
-def test_an_offset_becomes_a_zero_point_and_back() -> None:
-    record = made("q4_1")
-    d, zero = record.field("d").astype(np.float32), RNG.integers(0, 16, (256, 8))
-    set_field(record, "m", -d * zero)
-    packed = reorder.records.repack(record, "awq")
-    assert (packed.field("qzeros").astype(np.uint8) == zero.T).all()
-    assert_same(record, packed)
-    assert_same(record, reorder.records.repack(packed, "q4_1"))
-
-
-@pytest.mark.parametrize("target", ["q8_0", "q4_0"])
-def test_an_offset_of_very_many_scales_is_refused(target: str) -> None:
-    minus = record_desc((2, 32), target).rule.code.minus
-    for steps, sign in product((1 << 16, 1 << 20, 1 << 30), (1, -1)):
-        record = put("q4_1", (2, 32), d=64 / steps, m=64.0 * sign, qs=0)
-        message = f"the code at .* becomes {sign * steps + minus}; 64 do not fit"
-        if steps > 1 << 16:
-            message = f"the offset of group .*, {sign * 64.0}, is not a multiple of the scale "
-        with pytest.raises(MemdescError, match=message):
-            reorder.records.repack(record, target)
-
-
-def test_rows_of_more_dims_are_repacked_too() -> None:
-    record = plain_scales(random_record(record_desc((2, 3, 256), "q4_0"), RNG), RNG)
-    assert_same(record, reorder.records.repack(record, "q8_0", threads=1))
-    empty = reorder.records.Record(record_desc((0, 256), "q4_0"))
-    assert reorder.records.repack(empty, "q8_0").data.nbytes == 0
-
-
-def test_numbers_that_other_options_hold_are_written() -> None:
+def test_numbers_that_other_formulas_and_options_hold_are_written() -> None:
     zeros, (least, _) = plain_scales(random_record(float_zeros(), RNG), RNG), halved()
     rule = least.desc.rule._replace(code=Number((("q", 0),)))
+    offsets = made("q4_1")
+    steps = RNG.integers(0, 16, (256, 8))
+    set_field(offsets, "m", -offsets.field("d").astype(np.float32) * steps)
+    signed = float_scales(1.0)
     rows: list[tuple[reorder.records.Record, Any, dict[str, Any]]] = [
         (put("awq", qzeros=0), "gptq", {"zeros": "v2"}),
         (put("ocp_mxfp4", scales=0), "gguf_mxfp4", {}),
         (put("awq", scales=1.001), "torch_int4_cpu", {"scales": "f32"}),
         (zeros, float_zeros(), {}),
         (least, replace(least.desc, rule=rule), {}),
+        (offsets, "awq", {}),
+        (reorder.records.repack(offsets, "awq"), "q4_1", {}),
+        (signed, float_scales(sign=-1).desc, {}),
+        (signed, float_scales(kind="bf16").desc, {}),
     ]
     for record, target, options in rows:
         assert_same(record, reorder.records.repack(record, target, **options))
+    # options that are not said are those of the source
+    desc = reorder.records.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
+    assert dict(desc.options) | {"group": -1, "scales": "bf16", "zeros": "v2"} == dict(desc.options)
+    for outputs, rows_of, wanted in ((1, 1, 1), (2, 1, 1), (2, 2, -1), (4, 2, 2)):
+        desc = record_desc((outputs, 128), "int_quantized", rows=rows_of)
+        assert dict(target_desc(desc, "pack_quantized", {}).options)["rows"] == wanted
+
+
+def float_scales(scale: float = 1.0, **rule: Any) -> reorder.records.Record:
+    """Return codes with offsets, which are computed as a rule says."""
+    desc = codes_of("s8", "; m f32 /1x32", offset=(number("m"),))
+    desc = replace(desc, rule=desc.rule._replace(**rule))
+    record = random_record(desc, np.random.default_rng(0))
+    for name, values in (("q", RNG.integers(-99, 99, (8, 32))), ("m", RNG.integers(-9, 9, (8, 1)))):
+        record.set_field(name, values.astype("f4" if name == "m" else "i1"))
+    record.set_field("d", np.full((8, 1), scale, np.float32))
+    return record
 
 
 def codes_of(kind: str, more: str = "", **rule: Any) -> RecordDesc:
     return by_hand((8, 32), f"q {kind}; d f32 /1x32{more}", "mine", **rule)
-
-
-def test_formulas_of_another_sign_or_type_keep_the_numbers_or_are_refused() -> None:
-    desc = codes_of("s8", "; m f32 /1x32", offset=(number("m"),))
-    rule = desc.rule
-    record = random_record(desc, RNG)
-    record.set_field("d", np.ones((8, 1), np.float32))
-    record.set_field("m", RNG.integers(-9, 9, (8, 1)).astype(np.float32))
-    found = reorder.records.repack(record, replace(desc, rule=rule._replace(sign=-1)))
-    assert_same(record, found)
-    assert (found.field("m") == -record.field("m")).all()
-    record.set_field("q", RNG.integers(-99, 99, (8, 32)))
-    narrow = replace(desc, rule=rule._replace(kind="bf16"))
-    assert_same(record, reorder.records.repack(record, narrow))
-    record.set_field("d", np.full((8, 1), 1.001, np.float32))
-    with pytest.raises(MemdescError, match="rounding differs between their formulas"):
-        reorder.records.repack(record, narrow)
 
 
 def halved() -> tuple[reorder.records.Record, RecordDesc]:
@@ -337,26 +260,6 @@ def test_numbers_stay_the_same_however_they_are_stored(seed: int) -> None:
         assert code_range(source, source.rule.code) != code_range(target, target.rule.code) or (
             source.rule.code.minus != target.rule.code.minus
         )
-
-
-@pytest.mark.parametrize("n_factors", [1, 2])
-def test_tables_of_any_ratio_keep_numbers_or_are_refused(n_factors: int) -> None:
-    refused = 0
-    for _ in range(100):
-        # 12 bits of a ratio and of a scale are exact in f32; with those of others, not always
-        sizes = [4096, *RNG.choice((16, 4096), n_factors)]
-        ratio, *scales = (np.float32(RNG.integers(size // 2, size) | 1) for size in sizes)
-        value = np.float32(RNG.integers(2**23, 2**24) | 1 if RNG.integers(2) else 1)
-        record = reorder.records.Record(of_a_table((float(value * ratio), 0.0), n_factors))
-        for k, scale in enumerate(scales):
-            record.set_field(f"d{k}", np.full((1, 1), scale))
-        try:
-            assert_same(
-                record, reorder.records.repack(record, of_a_table((float(value), 0.0), n_factors))
-            )
-        except MemdescError:
-            refused += 1
-    assert 0 < refused < 100
 
 
 def of_a_table(table: tuple[float, ...], n_factors: int = 1) -> RecordDesc:
