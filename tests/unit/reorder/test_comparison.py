@@ -1,6 +1,7 @@
 """Values of two tensors, compared by logical index."""
 
 from math import inf, nan
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,66 +16,52 @@ from reorder.comparison import Difference
 def test_tensors_in_other_layouts_and_types_are_compared_by_index() -> None:
     x = np.arange(2 * 17 * 3 * 4, dtype=np.float32).reshape(2, 17, 3, 4)
     blocked = reorder.reorder(x, "nChw16c", dtype="f16")
-    assert compare_values(blocked, x).is_equal
-    assert compare_values(reorder.reorder(x, "nhwc"), np.asfortranarray(x)).is_equal
     other = x.copy()
     other[1, 16, 0, 2:] += 2
     other[1, 16, 2, 0] -= 5
     found = compare_values(blocked, other, limit=2)
     assert (found.dims, found.differing, found.is_equal) == (x.shape, 3, False)
-    offset = blocked.desc.offset((1, 16, 0, 2))
-    index = (1, 16, 0, 2)
-    first = float(x[index])
-    assert found.first[0] == Difference(
-        index, first, first + 2, 2.0, offset, 398, 2 * offset, 4 * 398
-    )
-    assert [each.at for each in found.first] == [(1, 16, 0, 2), (1, 16, 0, 3)]
+    at = (1, 16, 0, 2)
+    first, offset = float(x[at]), blocked.desc.offset(at)
+    wanted = Difference(at, first, first + 2, 2.0, offset, 398, 2 * offset, 4 * 398)
+    assert (found.first[0], [each.at for each in found.first]) == (wanted, [at, (1, 16, 0, 3)])
     assert found.worst is not None
     assert (found.worst.at, found.worst.difference) == ((1, 16, 2, 0), 5.0)
-    assert [counts.tolist() for counts in found.by_dim[1:]] == [
-        *([0] * 16 + [3],),
-        [2, 0, 1],
-        [1, 0, 1, 1],
-    ]
+    counts = [[0] * 16 + [3], [2, 0, 1], [1, 0, 1, 1]]
+    assert [each.tolist() for each in found.by_dim[1:]] == counts
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "differing", "worst"),
-    [
-        ([0.0, nan, inf], [-0.0, nan, inf], 0, None),
-        ([nan, 1.0], [1.0, 1.0], 1, inf),
-        ([inf, 1.0], [-inf, 1.0], 1, inf),
-        ([inf, 1.0], [1e30, 1.0], 1, inf),
-        ([1.0, 2.0, 4.0], [1.0, 2.5, 3.0], 2, 1.0),
-    ],
-)
-def test_nan_and_infinities_are_equal_to_themselves_only(
-    a: list[float], b: list[float], differing: int, worst: float | None
+# how two arrays are compared, how many of their numbers differ, and the largest difference
+_X, _LARGE = np.array([1.0, 10.0, 100.0]), np.array([2**63 - 1, 5], np.int64)
+_COMPARED: list[tuple[Any, Any, dict[str, Any], int, float | None]] = [
+    *(
+        ([0.0, nan, inf], np.array([-0.0, nan, inf], np.float32), options, 0, None)
+        for options in ({}, {"atol": 1e-3}, {"rtol": 1e-3})
+    ),
+    ([nan, 1.0], [1.0, 1.0], {"rtol": 1e-3}, 1, inf),
+    ([inf, 1.0], [-inf, 1.0], {"atol": 1e-3}, 1, inf),
+    ([inf, 1.0], [1e30, 1.0], {"rtol": 1e-3}, 1, inf),
+    ([1.0, 2.0, 4.0], [1.0, 2.5, 3.0], {}, 2, 1.0),
+    (_X, _X + 0.5, {"atol": 0.5}, 0, None),
+    (_X, _X + 0.5, {"atol": 0.4}, 3, 0.5),
+    (_X, _X + 0.5, {"rtol": 0.01}, 2, 0.5),
+    (_X, _X + 0.5, {"rtol": 0.01, "atol": 0.49}, 0, None),
+    # integers of 64 bits, exactly
+    (_LARGE, _LARGE - [1, 0], {}, 1, 1.0),
+    (_LARGE, _LARGE.astype(np.uint64), {}, 0, None),
+    # the step of integers is 1, and booleans have none
+    (np.array([3, 200], np.uint8), np.array([4, 198], np.int32), {"resolution": True}, 1, 2.0),
+    (np.array([True, False]), np.array([False, True]), {"resolution": True}, 2, 1.0),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "options", "differing", "worst"), _COMPARED)
+def test_numbers_differ_by_more_than_is_tolerated(
+    a: Any, b: Any, options: dict[str, Any], differing: int, worst: float | None
 ) -> None:
-    x, y = np.array(a), np.array(b, np.float32)
-    for found in (
-        compare_values(x, y),
-        compare_values(x, y, atol=1e-3),
-        compare_values(x, y, rtol=1e-3),
-    ):
-        assert found.differing == differing
-        assert (found.worst.difference if found.worst else None) == worst
-
-
-def test_a_tolerance_is_absolute_or_relative() -> None:
-    a, b = np.array([1.0, 10.0, 100.0]), np.array([1.5, 10.5, 100.5])
-    assert compare_values(a, b, atol=0.5).is_equal
-    assert compare_values(a, b, atol=0.4).differing == 3
-    assert compare_values(a, b, rtol=0.01).differing == 2
-    assert compare_values(a, b, rtol=0.01, atol=0.49).is_equal
-
-
-def test_integers_of_64_bits_are_compared_exactly() -> None:
-    a = np.array([2**63 - 1, 5], np.int64)
-    found = compare_values(a, np.array([2**63 - 2, 5], np.int64))
-    assert (found.differing, found.first[0].a, found.first[0].b) == (1, 2**63 - 1, 2**63 - 2)
-    assert found.first[0].difference == 1
-    assert compare_values(a, a.astype(np.uint64)).is_equal
+    found = compare_values(np.asarray(a), np.asarray(b), **options)
+    assert found.differing == differing
+    assert (found.worst.difference if found.worst else None) == worst
 
 
 def test_small_types_are_compared_as_numbers() -> None:
@@ -117,52 +104,24 @@ def test_no_elements_do_not_differ() -> None:
     assert compare_values(np.zeros((2, 0)), np.zeros((2, 0), np.int8)).is_equal
 
 
-def test_large_tensors_are_compared_in_parts() -> None:
-    x = np.zeros((5 << 20) + 3, np.int8)
-    y = x.copy()
-    y[[1, -2]] = 3, 4
-    found = compare_values(x, y, limit=1)
-    assert (found.differing, [each.at for each in found.first]) == (2, [(1,)])
-    assert found.worst is not None
-    assert found.worst.at == ((5 << 20) + 1,)
-
-
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f8_e4m3", "f8_e5m2", "f4_e2m1"])
 def test_values_rounded_to_a_coarser_type_are_half_a_step_of_it_away(dtype: str) -> None:
     x = np.random.default_rng(0).uniform(-4, 4, (40, 17)).astype(np.float32)
     rounded = reorder.reorder(x, "Ab16a", dtype=dtype)
     for pair in ((x, rounded), (rounded, x)):
-        found = compare_values(*pair)
-        assert found.differing
-        assert 0.4 < found.max_ulp <= 0.5
+        assert 0.4 < compare_values(*pair).max_ulp <= 0.5
         assert compare_values(*pair, resolution=True).is_equal
     moved = rounded.numpy().astype(np.float32) * np.float32(2.0)
     assert not compare_values(moved, rounded, resolution=True).is_equal
 
 
 def test_the_step_is_that_of_the_type_at_the_value() -> None:
-    for value, kind in (
-        (1.0, np.float32),
-        (1000.0, np.float16),
-        (0.0, np.float16),
-        (3e-7, np.float16),
-    ):
-        a = np.array([value], kind)
-        step = float(np.spacing(a)[0])
-        b = (a.astype(np.float64) + step)[None, :]
-        found = compare_values(a[None, :], b.astype(kind))
-        assert found.max_ulp == 1.0
-        assert compare_values(a[None, :], b, resolution=True).is_equal
-        assert not compare_values(a[None, :], b + 1.5 * step, resolution=True).is_equal
-
-
-def test_the_step_of_integers_is_1_and_booleans_have_none() -> None:
-    a, b = np.array([[3, 200]], np.uint8), np.array([[4, 198]], np.int32)
-    found = compare_values(a, b)
-    assert (found.differing, found.max_ulp, found.mean_error) == (2, 2.0, 1.5)
-    assert compare_values(a, b, resolution=True).differing == 1
-    flags = np.array([True, False])
-    assert compare_values(flags, ~flags, resolution=True).differing == 2
+    for a in (np.float32(1.0), np.float16(1000.0), np.float16(0.0), np.float16(3e-7)):
+        step = float(np.spacing(a))
+        x, y = np.array([[a]]), np.array([[a + step]])
+        assert compare_values(x, y.astype(a.dtype)).max_ulp == 1.0
+        assert compare_values(x, y, resolution=True).is_equal
+        assert not compare_values(x, y + 1.5 * step, resolution=True).is_equal
 
 
 def test_mean_error_and_cosine_leave_out_what_is_not_finite() -> None:
@@ -190,3 +149,10 @@ def test_amounts_of_many_elements_are_those_of_all() -> None:
     assert found.mean_error == pytest.approx(np.abs(wide[0] - wide[1]).mean())
     lengths = np.linalg.norm(wide[0]) * np.linalg.norm(wide[1])
     assert found.cosine == pytest.approx(wide[0] @ wide[1] / lengths)
+    b = a.copy()
+    b[0, 1] += 1
+    b[2, -1] += 2
+    found = compare_values(a, b, limit=1)
+    assert (found.differing, [each.at for each in found.first]) == (2, [(0, 1)])
+    assert found.worst is not None
+    assert found.worst.at == (2, 700_000)
