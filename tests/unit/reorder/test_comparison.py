@@ -149,10 +149,10 @@ def test_amounts_of_many_elements_are_those_of_all() -> None:
     assert found.mean_error == pytest.approx(np.abs(wide[0] - wide[1]).mean())
     lengths = np.linalg.norm(wide[0]) * np.linalg.norm(wide[1])
     assert found.cosine == pytest.approx(wide[0] @ wide[1] / lengths)
-    b = a.copy()
-    b[0, 1] += 1
-    b[2, -1] += 2
-    found = compare_values(a, b, limit=1)
+    changed = a.copy()
+    changed[0, 1] += 1
+    changed[2, -1] += 2
+    found = compare_values(a, changed, limit=1)
     assert (found.differing, [each.at for each in found.first]) == (2, [(0, 1)])
     assert found.worst is not None
     assert found.worst.at == (2, 700_000)

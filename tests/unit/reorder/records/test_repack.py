@@ -102,7 +102,7 @@ def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allo
     old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
 
     def moved(value: float, *, exact: bool = True) -> reorder.records.Record:
-        record = put(source, weight_scale=scales, **{old: value})
+        record = put(source, (256, 256), weight_scale=scales, **{old: value})
         found = reorder.records.repack(record, target, exact=exact)
         x, y = (dequantize_reference(each) for each in (record, found))
         assert np.array_equal(x, y) == exact
