@@ -264,6 +264,8 @@ def _is_tensor(given: object) -> bool:
 def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     """Check everything and reorder; leave what was found for later calls with the same key."""
     x, dst, src, dtype, attr, out, threads = call
+    if isinstance(attr, Attr) and attr.is_large:
+        key = None  # which would keep its arrays
     if _is_tensor(x) and not isinstance(src, MemoryDesc | ImageDesc):
         x = from_dlpack(x, "x")
     if _is_tensor(out):

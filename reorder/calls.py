@@ -124,7 +124,7 @@ def known_call(
     `named` are its other arguments: dst, src and dtype; `wanted` describes its result.
     """
     attr, desc = reorder.plan.attr, out.memory.desc
-    if not all(map(_is_settled, named)) or (attr and attr.is_large) or not desc.nelems:
+    if not all(map(_is_settled, named)) or not desc.nelems:
         return LONG
     views: list[ArrayView | None] = []
     for side in (x, out):

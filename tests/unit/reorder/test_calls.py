@@ -4,6 +4,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -175,18 +176,6 @@ def test_later_calls_of_a_kind_give_the_same_by_at_most_five_functions_of_python
     assert count_calls(limited, "call") <= 5
 
 
-def test_results_are_new_memory_with_zero_padding_however_it_was_used_before() -> None:
-    made = []
-    for k in range(20):
-        memory = reorder.reorder(X, "nChw16c")
-        memory.check_padding()
-        assert np.array_equal(memory.numpy(), X)
-        memory.data[:] = 255
-        # the first are kept, and the memory of the others is used again
-        made += [memory] * (k < 4)
-    assert len({memory.data.ctypes.data for memory in made}) == 4
-
-
 def test_arrays_of_a_known_kind_that_cannot_be_written_are_refused() -> None:
     both = np.zeros(X.size * 2, np.float32)
     x, out = both[: X.size].reshape(_DIMS), both[X.size :].reshape(_DIMS)
@@ -213,33 +202,6 @@ def test_arrays_of_a_known_kind_that_cannot_be_written_are_refused() -> None:
             reorder.reorder(**arguments)
         assert before == (both.tobytes(), tensor.view.array.tobytes())
     assert not locked.any()
-
-
-def test_an_array_is_read_as_it_is_now() -> None:
-    x = cube(4, 6)
-    for _ in range(4):
-        assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
-        x += 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2.5, for assigned shapes
-        x.shape = (6, 4)
-        assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
-        x.dtype = np.int32
-    assert reorder.reorder(x, "ba").desc.dtype.name == "s32"
-
-
-def test_tensors_are_known_as_the_arrays_that_they_export() -> None:
-    tensor: Any = TensorView(X.transpose(0, 2, 3, 1))
-    out: Any = TensorView(np.empty((2, 5, 4, 17), np.float32).transpose(0, 3, 1, 2))
-    bf16: Any = TensorView(X.astype(ml_dtypes.bfloat16))
-    for _ in range(4):
-        assert np.array_equal(reorder.reorder(tensor, "abcd").numpy(), tensor.array)
-        assert reorder.reorder(bf16, "nchw", src="nhwc").desc.dims == (2, 4, 17, 5)
-        assert reorder.reorder(bf16, "nhwc").desc == NHWC.with_dtype("bf16")
-        out.array[:] = 0
-        assert reorder.reorder(X, out=out) is out
-        assert np.array_equal(out.array, X)
-    assert sum(map(bool, calls.known.values())) == 4
 
 
 def exchanged_calls(kind: Any = Exchanged, dtype: Any = np.float32) -> dict[str, Callable[[], Any]]:
@@ -326,25 +288,6 @@ def test_a_subclass_that_may_export_something_else_is_read_by_python() -> None:
         assert (Exchanged.asked > asked) == is_asked, kind
 
 
-def test_no_more_kinds_than_the_bound_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_KNOWN", 4)
-    reorder.reorder(X, "nhwc")
-    reorder.reorder(X, "nhwc")
-    for size in (1, 2, 3, 4, 4, 5, 6, 5):
-        x = np.ones((size, 3), np.float32)
-        assert np.array_equal(reorder.reorder(x, "ba").numpy(), x)
-    assert [key[0] for key in calls.known] == [(4, 3), (5, 3), (6, 3)]
-    assert len(calls.usual) == 1
-
-
-def test_attributes_with_large_arrays_are_not_kept() -> None:
-    x = np.ones((20000, 2), np.float32)
-    attr = reorder.Attr(dst_scale=np.full(20000, 0.5), dst_scale_mask=1)
-    for _ in range(3):
-        assert int(reorder.reorder(x, "ba", dtype="s8", attr=attr).numpy()[0, 0]) == 2
-    assert not any(calls.known.values())
-
-
 def test_many_threads_reorder_many_kinds_with_a_small_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -366,7 +309,7 @@ def test_many_threads_reorder_many_kinds_with_a_small_bound(
     for thread in threads:
         thread.join()
     assert not failed
-    assert len(calls.known) <= 17
+    assert max(len(calls.known), len(calls.usual)) <= 17
 
 
 def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
@@ -392,6 +335,8 @@ def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
         finally:
             ends.set()
             thread.join()
+        x.dtype = np.int32
+    assert reorder.reorder(x, "ba").desc.dtype.name == "s32"
 
 
 def test_a_data_type_alone_keeps_the_layout() -> None:
@@ -408,29 +353,14 @@ def test_a_data_type_alone_keeps_the_layout() -> None:
 # Arrays and buffers that a caller gives to be written.
 
 
-@pytest.mark.parametrize(
-    "view",
-    [lambda x: x[:2, :3], lambda x: x[:2, 2::-1], lambda x: x[1::-1, :6:2], lambda x: x.T[:2, :3]],
-)
-@pytest.mark.parametrize("dtype", ["f4", "i1", ml_dtypes.bfloat16])
-def test_a_result_goes_into_an_array_of_any_strides_and_nothing_else(view: Any, dtype: Any) -> None:
-    whole = np.full((7, 7), 9, dtype)
-    wanted = whole.copy()
-    view(wanted)[...] = cube(2, 3)
-    out = view(whole)
-    assert reorder.reorder(cube(2, 3).astype(dtype), out=out) is out
-    assert whole.tobytes() == wanted.tobytes()
-    assert reorder.reorder(cube(2, 3), out=out) is out  # and converts
-    assert whole.tobytes() == wanted.tobytes()
-
-
-def test_a_result_goes_into_a_buffer_that_dst_describes() -> None:
-    desc = memory_desc((2, 3), "f32", "Ab4a")
-    wanted = reorder.reorder(cube(2, 3), desc).data.tobytes()
-    for out in (bytearray(48), memoryview(bytearray(48)), np.ones(12, np.float32)):
-        assert reorder.reorder(cube(2, 3), desc, out=out) is out
-        assert bytes(memoryview(out)) == wanted  # type: ignore[arg-type] # arrays are buffers
-    half = np.ones((2, 3), np.float16)
-    assert reorder.reorder(cube(2, 3), desc, dtype="f16", out=(raw := bytearray(24))) is raw
-    assert reorder.reorder(cube(2, 3), "ab", out=half) is half
-    assert np.array_equal(half, cube(2, 3))
+def test_a_result_goes_into_an_array_of_any_strides_or_a_buffer_and_nothing_else() -> None:
+    views: list[Any] = [lambda x: x[:2, 2::-1], lambda x: x[1::-1, :6:2], lambda x: x.T[:2, :3]]
+    for view, dtype in product(views, ("i1", "f4", ml_dtypes.bfloat16)):
+        whole = np.full((7, 7), 9, dtype)
+        wanted, out = whole.copy(), view(whole)
+        view(wanted)[...] = cube(2, 3)
+        assert reorder.reorder(cube(2, 3), out=out) is out
+        assert whole.tobytes() == wanted.tobytes()
+    desc, raw = memory_desc((2, 3), "f32", "Ab4a"), bytearray(48)
+    assert reorder.reorder(cube(2, 3), desc, out=raw) is raw
+    assert raw == reorder.reorder(cube(2, 3), desc).data.tobytes()

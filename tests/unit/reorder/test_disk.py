@@ -1,7 +1,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,32 +31,22 @@ def test_a_file_is_written_and_synced_before_it_gets_its_name_and_then_the_name_
 ) -> None:
     target = tmp_path / "x"
     target.write_bytes(b"old")
-    done: list[str] = []
+    done: list[Any] = []
     sync, replace = os.fsync, os.replace
 
     def synced(handle: int) -> None:
-        (grown, *_) = [*tmp_path.glob(".memdesc.*.tmp"), target]
-        is_folder = os.fstat(handle).st_ino == tmp_path.stat().st_ino
-        assert is_folder or os.fstat(handle).st_ino == grown.stat().st_ino
-        done.append("sync the folder" if is_folder else f"sync {grown.read_bytes()!r}")
+        files = {each.stat().st_ino: each.read_bytes() for each in tmp_path.iterdir()}
+        done.append((files.get(os.fstat(handle).st_ino, "the folder"), target.read_bytes()))
         sync(handle)
 
     def replaced(grown: Path, name: Path) -> None:
-        assert (grown.parent, name) == (tmp_path, target)
-        assert (grown.read_bytes(), name.read_bytes()) == (b"new", b"old")
-        done.append("replace")
+        done.append((grown.parent, grown.read_bytes(), name))
         replace(grown, name)
-
-    def write(file: BinaryIO) -> None:
-        assert target.read_bytes() == b"old"
-        done.append("write")
-        file.write(b"new")
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    write_file(target, write)
-    assert done == ["write", "sync b'new'", "replace", "sync the folder"]
-    assert target.read_bytes() == b"new"
+    write_file(target, lambda file: file.write(b"new"))
+    assert done == [(b"new", b"old"), (tmp_path, b"new", target), ("the folder", b"new")]
     assert list(tmp_path.iterdir()) == [target]
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import pytest
@@ -90,21 +91,12 @@ def test_an_exception_from_a_handler_leaves_no_lock_held() -> None:
 
 
 def test_another_thread_defers_nothing() -> None:
-    inside, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with uninterrupted:
-            inside.set()
-            done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    inside.wait()
-    try:
-        _assert_restored()
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(uninterrupted.__enter__).result()
+        try:
+            _assert_restored()
+        finally:
+            pool.submit(uninterrupted.__exit__, None, None, None).result()
 
 
 def test_a_child_that_another_thread_forks_is_interrupted_at_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
+from reorder.assumed import PROCESSORS
 from reorder.cores import quota_cores
 from reorder.cpu.settings import thread_limit
 from tests.processors import runnable_processors
@@ -92,17 +92,6 @@ def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
             group.rmdir()
         return
     pytest.skip("no control group can be made here, which takes root and a writable /sys/fs/cgroup")
-
-
-def test_what_is_not_said_of_an_assumed_machine_is_left_to_the_one_here() -> None:
-    for text, machine in (
-        ("", AssumedMachine()),
-        ("cores=16", AssumedMachine(cores=16)),
-        ("l2=512K", AssumedMachine(caches=(0, 512 << 10, 0))),
-        ("cpu=host l3=1G l1=100", AssumedMachine(caches=(100, 0, 1 << 30))),
-        (" cpu=nehalem  cores=1 ", AssumedMachine(cores=1, cpu="nehalem")),
-    ):
-        assert read_machine(text) == machine
 
 
 @pytest.mark.parametrize("processor", runnable_processors())

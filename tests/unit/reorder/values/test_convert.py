@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import reorder
-from memdesc import memory_desc
 from memdesc.dtypes import DATA_TYPES
-from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat, largest_number
 from tests.conversions import (
     BY,
     FLOATS,
@@ -91,13 +88,6 @@ def test_values_of_a_type_become_every_type_by_the_written_rule(src: str, every_
             check_ways(every, theirs(every, src, dst), src, dst, every_pair=every_pair)
 
 
-def test_random_bits_of_f32_become_what_numpy_and_ml_dtypes_make_of_them() -> None:
-    codes = random_codes("f32", 200_000)
-    for dst in _THEIRS:
-        if dst != "f32":
-            check_ways(codes, theirs(codes, "f32", dst), "f32", dst, every_pair=True)
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("dst", DATA_TYPES)
 def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) -> None:
@@ -156,23 +146,6 @@ def _ties(src: str, dst: str) -> NDArray[Any]:
     return around.view(DATA_TYPES[src].bits_dtype)
 
 
-def test_each_type_has_a_width_a_format_and_a_second_definition() -> None:
-    assert set(DATA_TYPES) == set(FORMATS) == {*FLOATS, *INTEGERS, "e8m0", "boolean"}
-    finfo: Any = ml_dtypes.finfo
-    iinfo: Any = ml_dtypes.iinfo
-    for name, form in FORMATS.items():
-        dtype = DATA_TYPES[name]
-        if isinstance(form, FloatFormat):
-            info = finfo(dtype.numpy)
-            assert form.bits == dtype.bits == info.bits
-            assert (form.mantissa, 1 - form.bias) == (info.nmant, info.minexp)
-        if isinstance(form, IntegerFormat):
-            ends = iinfo(dtype.numpy)
-            assert (form.bits, form.low, form.high) == (dtype.bits, int(ends.min), int(ends.max))
-        largest = largest_number(name)
-        assert largest is None or largest == float(finfo(dtype.numpy).max)
-
-
 def test_a_new_float_needs_a_row_in_each_table_and_nothing_else() -> None:
     assert run_python(Path(__file__).with_name("new_rows.py")).stdout == "2 rows\n"
 
@@ -225,16 +198,3 @@ def test_all_that_is_not_zero_is_true_and_every_byte_but_0_is_read_so(by: str) -
         1, 1, 0, 1, 1,
     ]  # fmt: skip
     assert run(tiny.view(np.uint32), "f32", "boolean", reorder.Attr(saturate=True), by=by)[2] == 1
-
-
-def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:
-    attr = reorder.Attr(saturate=True)
-    src = memory_desc((4, 5, 7, 9), "f8_e5m2", "Abcd8a")
-    bits = np.full(src.nbytes, 0x7C, np.uint8)  # infinite
-    for dst in (
-        memory_desc(src.dims, "f8_e5m2", "abcd"),
-        memory_desc(src.dims, "f8_e5m2", strides=(350, 70, 10, 1)),
-    ):
-        out = np.zeros(dst.nbytes, np.uint8)
-        reorder.execute(reorder.plan_reorder(src, dst, attr), bits, out)
-        assert out[0] == 0x7C

@@ -1,6 +1,6 @@
 """The formula of attributes, by definition and by kernels."""
 
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -48,54 +48,27 @@ def test_the_formula_gives_the_numbers_that_onednn_gives(by: str) -> None:
     assert _run(signalling, "f32", Attr(src_scale=2.0), None, by).view(np.uint32) == 0x7FC00000
 
 
-def _spread(values: Any, groups: tuple[int, ...], dims: tuple[int, ...]) -> Any:
-    """Return the value of each element."""
-    for dim, group in enumerate(groups):
-        values = values.repeat(group, dim)
-    return np.broadcast_to(values, dims)
-
-
-@pytest.mark.parametrize(
-    ("src", "dst"),
-    [("f32", "s8"), ("s8", "f32"), ("s32", "u8"), ("bf16", "f16"), ("u4", "s4"), ("s64", "f64")],
-)
-def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str) -> None:
-    rng = np.random.default_rng(1)
-    dims = (3, 4, 6)
-    fro, to = DATA_TYPES[src], DATA_TYPES[dst]
-    x = rng.integers(0, 8, dims).astype(fro.numpy)
-    old = rng.integers(0, 8, dims).astype(to.numpy)
-    wide: Any = np.float64 if "64" in src + dst else np.float32
-    for src_mask, dst_mask, groups, beta in product(
-        (0, 1, 6, 7), (0, 2, 6), ((), (2, 3)), (0, 0.5)
-    ):
-        given: dict[str, Any] = {"beta": beta}
-        full = dict.fromkeys(("src_zero_point", "dst_zero_point"), np.zeros(dims, wide))
-        for role, mask in (
-            *(("src_scale", src_mask), ("dst_scale", dst_mask)),
-            *(("src_zero_point", dst_mask), ("dst_zero_point", src_mask)),
+def test_each_element_gets_the_parameters_of_its_place() -> None:
+    rng, dims = np.random.default_rng(1), (3, 4, 6)
+    x, old = rng.integers(-9, 9, (2, *dims)).astype(np.int8)
+    grouped = [(0, ()), (1, ()), (2, ()), (6, ()), (7, ()), (6, (2, 3)), (7, (2, 3))]
+    for of_src, of_dst in permutations(grouped, 2):
+        given: dict[str, Any] = {"beta": 0.5}
+        full = []
+        for role, (mask, groups) in (
+            *(("src_scale", of_src), ("dst_scale", of_dst)),
+            *(("src_zero_point", of_dst), ("dst_zero_point", of_src)),
         ):
-            is_point = role.endswith("point")
-            if is_point and (src if role.startswith("src") else dst) not in INTEGERS:
-                continue
-            own = groups if mask & 6 == 6 else ()
-            shared = [
-                group if mask >> dim & 1 else 1 for dim, group in enumerate((1, *(own or (1, 1))))
-            ]
-            sizes = [
-                size // group if mask >> dim & 1 else 1
-                for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
-            ]
-            scales = (rng.random(sizes) + 0.25).astype(np.float32)
-            values: Any = rng.integers(0, 8, sizes) if is_point else scales
-            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": own}
-            full[role] = _spread(values, tuple(shared), dims).astype(wide)
-        d = full["src_scale"] * (x.astype(wide) - full["src_zero_point"])
-        d += np.asarray(beta, wide) * old.astype(wide)
-        d = d / full["dst_scale"] + full["dst_zero_point"]
-        if dst in INTEGERS:
-            d = np.clip(np.rint(d), *INTEGERS[dst][:2])
-        assert np.array_equal(_run(x, dst, Attr(**given), old), d.astype(to.numpy)), given
+            own = (1, *(groups or (1, 1)))
+            extents = [own[dim] if mask >> dim & 1 else size for dim, size in enumerate(dims)]
+            # powers of two are exact
+            values: Any = rng.integers(-1, 3, np.array(dims) // extents)
+            values = 2.0**values if role.endswith("scale") else values
+            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": groups}
+            full.append(np.kron(values, np.ones(extents)))
+        d = (full[0] * (x - full[2]) + old / 2) / full[1] + full[3]
+        wanted = np.clip(np.rint(d), -128, 127)
+        assert np.array_equal(_run(x, "s8", Attr(**given), old), wanted), given
 
 
 @pytest.mark.parametrize("extreme", [(), (1e-30,)])
