@@ -36,32 +36,24 @@ def test_the_command_alone_prints_its_help_in_groups(
 
 def test_every_help_shows_an_example_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in NAMES:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
         said = capsys.readouterr().out
-        assert ended.value.code == 0
-        assert f"example: memdesc {command}" in said
-        assert "--json" in said
+        assert said.count(f"example: memdesc {command}") == ("--json" in said) == 1
 
 
 def test_an_option_means_the_same_in_every_command() -> None:
-    known: dict[str, tuple[str, object, str]] = {}
+    known: dict[str, tuple[object, ...]] = {}
     for command in NAMES:
         for action in command_parser(command)._actions:  # noqa: SLF001 - argparse has no public list
-            name = str(action.metavar)
             # what follows the meaning is said of this command alone
             meaning = re.split("[,;:(]| with | in ", str(action.help))[0].strip()
             # choices are listed, and may be checked by a function of the command
-            kind = None if action.choices else action.type
-            of_one = (name, kind, meaning)
-            if (command, *action.option_strings) == ("convert", "--to"):
-                # a layout with its types and its scales
-                assert of_one == ("FORMAT", None, "the format to write")
-                continue
+            of_one = (action.metavar, None if action.choices else action.type, meaning)
             for flag in action.option_strings:
-                first = known.setdefault(flag, of_one)
-                assert of_one == first, (command, flag)
-    assert {"--from", "--to", "--dims", "--dtype", "--to-dtype", "--offset"} <= known.keys()
+                # a layout with its types and its scales is another thing
+                if (command, flag) != ("convert", "--to"):
+                    assert known.setdefault(flag, of_one) == of_one, (command, flag)
 
 
 def test_the_parser_for_completion_has_every_command_with_its_flags() -> None:

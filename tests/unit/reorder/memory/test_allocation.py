@@ -28,13 +28,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 X = np.arange(3000 * 1500, dtype=np.float32).reshape(3000, 1500)
 
 
-def cycle(held: Any) -> list[Any]:
-    """Return garbage, once it is dropped, that only the collector frees."""
-    made = [held]
-    made.append(made)
-    return made
-
-
 @pytest.fixture(autouse=True)
 def no_blocks_of_earlier_tests() -> None:
     if _POOL is not None:
@@ -44,36 +37,6 @@ def no_blocks_of_earlier_tests() -> None:
 @pytest.fixture
 def pool() -> Pool:
     return Pool(limit=64 << 20, advice=getattr(mmap, "MADV_FREE", 0))
-
-
-@keeps_memory
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda m: m.data,
-        lambda m: m.numpy()[1:, ::3],
-        np.from_dlpack,
-        lambda m: memoryview(m.data)[1000:],
-        lambda m: m.blocks().view(np.uint32),
-        lambda m: [m.elements.T],
-        lambda m: reorder.Memory(m.desc, m.data),
-        lambda m: cycle(m.data),
-    ],
-)
-def test_memory_is_reused_when_the_last_view_is_gone(view: Callable[[Any], Any]) -> None:
-    first = reorder.reorder(X, "ba")
-    address = address_of(first.data)
-    kept = view(first)
-    del first
-    second = reorder.reorder(X + 1, "ba")
-    assert address_of(second.data) != address
-    assert (np.frombuffer(second.data, np.float32) == (X + 1).T.reshape(-1)).all()
-    del kept, second
-    gc.collect()
-    found = {address_of(reorder.reorder(X, "ba").data)}
-    both = reorder.reorder(X, "ba"), reorder.reorder(X, "ba")
-    found |= {address_of(each.data) for each in both}
-    assert address in found
 
 
 class _Reviving:
@@ -97,7 +60,6 @@ class _Reviving:
         lambda data: memoryview(data.base),
         lambda data: np.from_dlpack(data)[1:],
     ],
-    ids=["array", "its base", "memoryview", "memoryview of its base", "dlpack"],
 )
 def test_memory_that_a_finalizer_revives_is_not_that_of_a_later_result(
     hold: Callable[[Any], Any], pool: Pool

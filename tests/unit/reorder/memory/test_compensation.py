@@ -1,6 +1,5 @@
 """Compensation of int8 weights, computed by reorders and by their definition."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,11 @@ def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
 def test_a_view_that_ends_inside_a_block_is_summed_too(extra: Extra) -> None:
     view = memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0))
     x = np.random.default_rng(0).integers(-128, 128, (8, 3)).astype(np.int8)
-    _check(reorder.reorder(x, desc_of(view.dtype, view.layout, extra)), x)
+    memory = reorder.reorder(x, desc_of(view.dtype, view.layout, extra))
+    _check(memory, x)
+    assert reorder.reorder(memory, "ab").compensation() == {}
+    empty = memory_desc((0, 5), "s8", "ab").with_extra(extra)
+    assert reorder.Memory(empty).compensation() == {}
 
 
 def test_the_factor_for_saturating_instructions_multiplies_what_is_stored() -> None:
@@ -50,17 +53,3 @@ def test_the_factor_for_saturating_instructions_multiplies_what_is_stored() -> N
         memory = reorder.reorder(x, desc, attr=attr)
         assert memory.numpy().tolist() == [stored]
         _check(memory, memory.numpy())
-
-
-def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(
-    tmp_path: Path,
-) -> None:
-    desc = memory_desc((3, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
-    memory = reorder.reorder(np.arange(15, dtype=np.int8).reshape(3, 5), desc)
-    reorder.save(tmp_path / "w.npz", memory)
-    again = reorder.load(tmp_path / "w.npz")
-    assert again.desc == desc
-    assert again.compensation()["asymmetric"].tolist() == [-10, -35, -60]
-    assert reorder.reorder(again, "ab").compensation() == {}
-    empty = memory_desc((0, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
-    assert reorder.Memory(empty).compensation() == {}

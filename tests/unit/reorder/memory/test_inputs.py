@@ -13,19 +13,6 @@ X = np.arange(2 * 5 * 3 * 2, dtype=np.float32).reshape(2, 5, 3, 2) + 1
 IMAGE = image_desc(X.shape, "f32", "in_out_channel")
 
 
-def test_an_image_in_host_memory_is_an_array_of_its_pixels() -> None:
-    pixels = reorder(X, IMAGE)
-    assert pixels.shape == (IMAGE.height, IMAGE.width, IMAGE.channels) == (6, 4, 4)
-    assert pixels.dtype == np.float32
-    for index in np.ndindex(X.shape):
-        x, y, lane = IMAGE.pixel(index)
-        assert pixels[y, x, lane] == X[index]
-    assert np.count_nonzero(pixels) == X.size
-    memory_order = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
-    assert reorder(memory_order, IMAGE, src="nhwc").tobytes() == pixels.tobytes()
-    assert reorder(reorder(X, "nChw8c"), IMAGE).tobytes() == pixels.tobytes()
-
-
 @st.composite
 def _arrays(draw: st.DrawFn) -> Any:
     """Draw an array of 4 axes in any order, with gaps, negative steps and repetitions."""
@@ -62,6 +49,11 @@ def test_a_name_spells_the_axes_unless_their_strides_are_not_in_memory_order(
 
 def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
     pixels = reorder(X, IMAGE)
+    wanted = np.zeros((IMAGE.height, IMAGE.width, IMAGE.channels), np.float32)
+    for index in np.ndindex(X.shape):
+        x, y, lane = IMAGE.pixel(index)
+        wanted[y, x, lane] = X[index]
+    assert np.array_equal(pixels, wanted)
     larger = np.full((9, 7, 4), np.nan, np.float32)
     larger[:6, :4] = np.where(pixels == 0, np.nan, pixels)
     exact = larger[:6, :4].copy()

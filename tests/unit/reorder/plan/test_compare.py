@@ -65,13 +65,11 @@ def test_a_copy_is_reported_exactly_where_src_does_not_hold_dst_already(
 
 
 def test_a_window_is_a_view_and_says_how_far() -> None:
-    parent = memory_desc((4, 20), "f32", "ab")
-    src, dst = parent.submemory((2, 5), (1, 10)), memory_desc((2, 5), "f32", strides=(20, 1))
-    assert compare_layouts(src, dst)[:2] == (VIEW, 30)
-    assert "30 elements later in src" in compare_layouts(src, dst).why
-    assert "30 elements earlier in src" in compare_layouts(dst, src).why
-    near = parent.submemory((2, 5), (0, 1))
-    assert "1 element later in src" in compare_layouts(near, dst).why
+    parent, dst = memory_desc((4, 20), "f32", "ab"), memory_desc((2, 5), "f32", strides=(20, 1))
+    far, near = (parent.submemory((2, 5), at) for at in ((1, 10), (0, 1)))
+    assert compare_layouts(far, dst)[:2] == (VIEW, 30)
+    assert "30 elements later in src" in compare_layouts(far, dst).why
+    assert "1 element earlier in src" in compare_layouts(dst, near).why
 
 
 def test_a_conversion_and_compensation_are_a_copy() -> None:

@@ -9,7 +9,6 @@ from reorder import plan_reorder
 from reorder.plan import Box, Node
 from reorder.plan.boxes import planned_boxes, whole_box
 from reorder.plan.passes import pack_elements, split_node
-from reorder.plan.swizzle import swizzled_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 
@@ -35,12 +34,6 @@ def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(
     box = Box((5, 11), (node,))
     pieces = tuple(split_node(box, node, data.draw(st.integers(1, extent))))
     assert np.array_equal(sorted_map(pieces), sorted_map((box,)))
-
-
-def test_bits_that_a_swizzle_changes_step_forwards_or_backwards() -> None:
-    row = Box((0, 0), (Node(4, 4, (1, 1)),))
-    swizzled = [str(box) for box in swizzled_boxes((row,), ((), ((1, 1),)))]
-    assert swizzled == ["@0:0 2:1:1", "@2:3 2:1:-1"]
 
 
 @settings(max_examples=60)

@@ -1,6 +1,5 @@
 """A plan as source code: its text, and what compiled code writes where compilers could differ."""
 
-import pickle
 import shutil
 import subprocess
 from pathlib import Path
@@ -40,27 +39,6 @@ def check(
 def sum_plan() -> reorder.plan.ReorderPlan:
     src, dst = (memory_desc(_SHAPE, "f32", tag) for tag in ("ab", "ba"))
     return reorder.plan_reorder(src, dst, Attr(src_scale=0.3, beta=0.1))
-
-
-def test_tails_are_conditions_and_parameters_that_differ_along_dims_are_arrays() -> None:
-    source = _PLAN.source("c", "pack")
-    assert "void pack_reorder(const float *src, float *dst)" in source
-    assert "i2 < 1 ? src[320 + i0 * 340 + i1 + i2 * 20] : 0;" in source
-    assert source.count("src[") == len(_PLAN.boxes)
-    assert pickle.loads(pickle.dumps(_PLAN)).source("c", "pack") == source
-    kernel = _PLAN.source("opencl")
-    assert "__kernel void tensor_reorder(__global const uint *src, __global uint *dst)" in kernel
-    # each box divides its outermost loop
-    assert kernel.count("get_global_id(0)") == len(_PLAN.boxes)
-    attr = Attr(
-        src_scale=np.ones(17), src_scale_mask=2, dst_zero_point=np.arange(17), dst_zero_point_mask=2
-    )
-    source = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("s8"), attr).source("c++")
-    assert (
-        "tensor_reorder(const float *src, std::int8_t *dst, const float *src_scale, "
-        "const std::int32_t *dst_zero_point)"
-    ) in source
-    assert "src_scale: 1 x 17 x 1 x 1 numbers, row-major" in source
 
 
 def test_a_conversion_in_c_reads_like_the_formula() -> None:
