@@ -38,6 +38,12 @@ safetensors: Any = pytest.importorskip("safetensors.torch", reason="safetensors 
 
 Tensors = dict[str, Any]
 
+
+def asked(name: str, package: str = "") -> Any:
+    """Return a module, or skip the test where its package is not installed."""
+    return pytest.importorskip(name, reason=f"{package or name} is not installed")
+
+
 SIZES = {
     "hidden_size": 256,
     "num_hidden_layers": 2,
@@ -59,37 +65,34 @@ COUNTS["llava"] = COUNTS["llava published"] = COUNTS["llama"]
 COUNTS["deepseek_v3"] = 2 * 4 + 3 + 3 * (EXPERTS + 1)
 
 
+# the sizes of a config beside those of all
+_CONFIGS = """
+llama Llama intermediate_size=512
+qwen3_moe Qwen3Moe intermediate_size=512 moe_intermediate_size=128 num_experts_per_tok=2 \
+num_experts=4 head_dim=64
+mixtral Mixtral intermediate_size=128 num_experts_per_tok=2 num_local_experts=4
+gpt_oss GptOss intermediate_size=96 num_experts_per_tok=2 num_local_experts=4 head_dim=64 \
+sliding_window=16 dtype="bfloat16"
+deepseek_v3 DeepseekV3 intermediate_size=512 moe_intermediate_size=128 num_experts_per_tok=2 \
+n_routed_experts=4 n_group=2 topk_group=1 first_k_dense_replace=1 q_lora_rank=64 kv_lora_rank=64 \
+num_key_value_heads=4 qk_rope_head_dim=32 qk_nope_head_dim=32 v_head_dim=32
+image CLIPVision hidden_size=128 num_attention_heads=2 intermediate_size=256 image_size=16 \
+patch_size=4
+"""
+
+
 def config_of(kind: str) -> Any:
-    """Return the config of a model."""
-    sizes = {"moe_intermediate_size": 128, "intermediate_size": 512, "num_experts_per_tok": 2}
-    llama = transformers.LlamaConfig(**SIZES, intermediate_size=512)
-    match kind:
-        case "llama":
-            return llama
-        case "qwen3_moe":
-            experts = {"num_experts": EXPERTS, "head_dim": 64}
-            return transformers.Qwen3MoeConfig(**SIZES, **sizes, **experts)
-        case "mixtral":
-            experts = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2}
-            return transformers.MixtralConfig(**SIZES, intermediate_size=128, **experts)
-        case "gpt_oss":
-            experts = {"num_local_experts": EXPERTS, "num_experts_per_tok": 2, "head_dim": 64}
-            more = {"intermediate_size": 96, "sliding_window": 16, "dtype": "bfloat16"}
-            return transformers.GptOssConfig(**SIZES, **more, **experts)
-        case "deepseek_v3":
-            heads = {"qk_rope_head_dim": 32, "qk_nope_head_dim": 32, "v_head_dim": 32}
-            ranks = {"q_lora_rank": 64, "kv_lora_rank": 64, "num_key_value_heads": 4}
-            groups = {"n_routed_experts": EXPERTS, "n_group": 2, "topk_group": 1}
-            more = {**sizes, **heads, **ranks, **groups, "first_k_dense_replace": 1}
-            return transformers.DeepseekV3Config(**SIZES | more)
-    images = {"image_size": _IMAGE, "patch_size": _PATCH, "hidden_size": 128}
-    layers = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
-    seen = transformers.CLIPVisionConfig(**images, **layers)
-    found = transformers.LlavaConfig(
-        vision_config=seen, text_config=llama, image_token_index=_IMAGE_TOKEN
-    )
-    found.tie_word_embeddings = False
-    return found
+    """Return the config of a model, or of the part for images of one."""
+    if kind.startswith("llava"):
+        parts = {"vision_config": config_of("image"), "text_config": config_of("llama")}
+        found = transformers.LlavaConfig(**parts, image_token_index=_IMAGE_TOKEN)
+        found.tie_word_embeddings = False
+        return found
+    rows = {name: words for name, *words in map(str.split, _CONFIGS.strip().splitlines())}
+    name, *sizes = rows[kind]
+    own = {key: json.loads(size) for key, size in (each.split("=") for each in sizes)}
+    common = SIZES if kind != "image" else {"num_hidden_layers": SIZES["num_hidden_layers"]}
+    return getattr(transformers, f"{name}Config")(**common | own)
 
 
 def model_of(kind: str, dtype: Any) -> Any:
@@ -106,7 +109,7 @@ def model_of(kind: str, dtype: Any) -> Any:
 
 def save_model(folder: Path, kind: str, dtype: Any) -> Path:
     """Save a model that is not quantised, and a tokenizer, which GPTQModel asks for."""
-    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    tokenizers = asked("tokenizers")
 
     model_of(kind, dtype).save_pretrained(folder)
     if kind.endswith("published"):  # names of the part for images, which transformers changes
@@ -182,8 +185,7 @@ def _convert(source: Path, target: Path, steps: str) -> Path:
 
 
 def _by_modelopt(folder: Path, kind: str, form: str) -> None:
-    name = "modelopt.torch.quantization"
-    quantization = pytest.importorskip(name, reason="nvidia-modelopt is not installed")
+    quantization = asked("modelopt.torch.quantization", "nvidia-modelopt")
     from modelopt.torch.export import export_hf_checkpoint
 
     def calibrate(model: Any) -> None:
@@ -256,8 +258,7 @@ def _by_compressed_tensors(folder: Path, kind: str, preset: str) -> None:
     transformers 5 has the experts of a layer in one tensor, where compressed-tensors finds no
     layers: so it gets the weights as transformers saves them.
     """
-    name = "compressed_tensors.quantization"
-    quantization = pytest.importorskip(name, reason="compressed-tensors is not installed")
+    quantization = asked("compressed_tensors.quantization", "compressed-tensors")
     weights = quantization.quant_scheme.PRESET_SCHEMES[preset]["weights"]
     if weights.group_size == 128:  # DeepSeek has 64 inputs
         weights = weights.model_copy(update={"group_size": 32})
@@ -292,7 +293,7 @@ _GPTQMODEL: dict[str, dict[str, Any]] = {
 
 
 def _by_gptqmodel(folder: Path, kind: str, method: str) -> Tensors:
-    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    gptqmodel = asked("gptqmodel")
     source = save_model(folder / "plain", kind, torch.float16)
     options = gptqmodel.QuantizeConfig(bits=4, group_size=64, device="cpu", **_GPTQMODEL[method])
     model = gptqmodel.GPTQModel.load(str(source), options, dtype=torch.float16)
@@ -345,7 +346,7 @@ def _as_gpt_oss(folder: Path, kind: str, _: str) -> None:
 
 def _by_mlx(folder: Path, kind: str, form: str) -> Tensors:
     """Save a model of mlx-lm by bits and groups; its down projections may have their own."""
-    lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
+    lm = asked("mlx_lm.utils", "mlx-lm")
     bits, group, *alike = form.split()
     model, config = _mlx_model(save_model(folder / "plain", kind, torch.bfloat16))
 
@@ -362,7 +363,7 @@ def _by_mlx(folder: Path, kind: str, form: str) -> Tensors:
 
 def _mlx_model(folder: Path) -> tuple[Any, dict[str, Any]]:
     """Load a model by mlx-lm, which reads two keys that transformers 5.24 writes elsewhere."""
-    lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
+    lm = asked("mlx_lm.utils", "mlx-lm")
     config = _config(folder)
     if "rope_parameters" in config:
         config |= {"num_experts": EXPERTS, "rope_theta": config["rope_parameters"]["rope_theta"]}
@@ -376,7 +377,7 @@ def _mlx_weights(model: Any) -> Tensors:
 
     MLX has the embeddings and the head among them if it quantised the model itself.
     """
-    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+    core = asked("mlx.core", "mlx")
     found: Tensors = {}
     for name, layer in model.named_modules():
         if not hasattr(layer, "scales"):
@@ -394,7 +395,7 @@ def _mlx_weights(model: Any) -> Tensors:
 
 def _by_bitsandbytes(folder: Path, kind: str, form: str) -> Tensors:
     for package in ("bitsandbytes", "accelerate"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
+        asked(package)
     section = transformers.BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type=form, bnb_4bit_compute_dtype=torch.bfloat16
     )
@@ -411,7 +412,7 @@ def _by_bitsandbytes(folder: Path, kind: str, form: str) -> Tensors:
 
 
 def _by_hqq(folder: Path, kind: str, bits: str) -> Tensors:
-    models = pytest.importorskip("hqq.models.hf.base", reason="hqq or accelerate is missing")
+    models = asked("hqq.models.hf.base", "hqq or accelerate")
     from hqq.core.quantize import BaseQuantizeConfig, HQQBackend, HQQLinear
 
     HQQLinear.set_backend(HQQBackend.PYTORCH)
@@ -503,8 +504,7 @@ def quantised(tmp_path_factory: pytest.TempPathFactory) -> Find:
 
 def _decompressed(folder: Path, dtype: Any) -> Tensors:
     """Return the tensors that compressed-tensors makes of a model in its format."""
-    name = "compressed_tensors.entrypoints.convert"
-    convert = pytest.importorskip(name, reason="compressed-tensors is not installed")
+    convert = asked("compressed_tensors.entrypoints.convert", "compressed-tensors")
     section = _config(folder)["quantization_config"]
     if "pack" in section["format"]:
         decode = convert.CompressedTensorsDequantizer(str(folder), dtype=dtype)
@@ -547,7 +547,7 @@ def _read_by_modelopt(folder: Path, dtype: Any) -> Tensors:
 
 def _read_by_mlx(folder: Path, dtype: Any) -> Tensors:
     """Return the weights that are quantised, as MLX decodes them, or else all parameters."""
-    utils = pytest.importorskip("mlx.utils", reason="mlx is not installed")
+    utils = asked("mlx.utils", "mlx")
     model, config = _mlx_model(folder)
     parameters = dict(utils.tree_flatten(model.parameters()))
     for layer in (each for each in model.modules() if hasattr(each, "scales")):
@@ -565,7 +565,7 @@ def _method(folder: Path) -> str:
 
 def _loaded(folder: Path) -> Any:
     """Return a model as GPTQModel loads it, with its kernels in torch."""
-    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    gptqmodel = asked("gptqmodel")
     backends = gptqmodel.BACKEND
     backend = backends.AWQ_TORCH if _method(folder) == "awq" else backends.GPTQ_TORCH
     options = {"device": "cpu", "backend": backend, "dtype": torch.float16}
@@ -579,7 +579,7 @@ def _computed(folder: Path, _: Any) -> Any:
 
 def _through_transformers(folder: Path, _: Any) -> Any:
     """Return the logits of transformers, which asks GPTQModel for the same kernels."""
-    pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    asked("gptqmodel")
     if _method(folder) == "awq":
         section = transformers.AwqConfig(backend="torch_awq")
     else:
@@ -740,8 +740,7 @@ def test_a_reader_gets_the_floats_that_we_get(tmp_path: Path, quantised: Find, r
 
 def _nvfp4_of_modelopt(folder: Path, _: Path) -> Tensors:
     """compressed-tensors converts NVFP4 of ModelOpt."""
-    name = "compressed_tensors.entrypoints.convert"
-    convert = pytest.importorskip(name, reason="compressed-tensors is not installed")
+    convert = asked("compressed_tensors.entrypoints.convert", "compressed-tensors")
     converter = convert.ModelOptNvfp4Converter(targets=["re:.*proj$"])
     wanted = converter.process(dict(tensors_in(folder)))
     parts = ("weight_packed", "weight_scale", "weight_global_scale")
@@ -750,7 +749,7 @@ def _nvfp4_of_modelopt(folder: Path, _: Path) -> Tensors:
 
 def _words_of_awq(folder: Path, tmp_path: Path) -> Tensors:
     """compressed-tensors converts zero points of AWQ, which transformers 5.24 does not load."""
-    pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
+    asked("compressed_tensors", "compressed-tensors")
     from compressed_tensors.entrypoints.convert import AutoAWQConverter, convert_checkpoint
 
     source = _convert(folder, tmp_path / "awq", "awq")
@@ -760,8 +759,7 @@ def _words_of_awq(folder: Path, tmp_path: Path) -> Tensors:
 
 def _fp8_of_floats(folder: Path, _: Path) -> Tensors:
     """compressed-tensors quantises floats to FP8 in blocks."""
-    name = "compressed_tensors.quantization"
-    quantization = pytest.importorskip(name, reason="compressed-tensors is not installed")
+    quantization = asked("compressed_tensors.quantization", "compressed-tensors")
     from compressed_tensors.quantization.utils import calculate_qparams
 
     wanted = tensors_in(folder)
