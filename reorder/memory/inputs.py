@@ -108,10 +108,13 @@ def result_desc(
         else:
             desc = memory_desc(src.dims, wanted, dst)
     if out is not None and out != desc:
-        raise MemdescError(
-            f"out is {out!r}, but dst and dtype describe {desc!r}; leave them out, or pass an out "
-            "with that descriptor"
-        )
+        way = "leave them out, or pass an out with that descriptor"
+        if out.dims != desc.dims:
+            way = (
+                "pass an out with that descriptor, or pass it as dst to write a contiguous out as "
+                "raw bytes"
+            )
+        raise MemdescError(f"out is {out!r}, but dst and dtype describe {desc!r}; {way}")
     return desc
 
 
