@@ -34,12 +34,13 @@ class _Importing:
 
     def __enter__(self) -> None:
         if not _State.follows_logging:
+            _load_logging()
+            _register()
             import logging
 
-            _register()
-            _State.follows_logging = True
             # waits for a fork that already holds the lock of logging, which all loggers need
             logging.getLogger("reorder")
+            _State.follows_logging = True
         with importing_own:
             from reorder.interrupts import uninterrupted  # signal loads as slowly as ten modules
         uninterrupted.__enter__()
@@ -114,6 +115,23 @@ def _in_child() -> None:
         for _, _, in_child in _State.waiting:
             in_child()
         importing.release()
+
+
+def _load_logging() -> None:
+    """Import logging while no fork waits for that: it could hold the lock that logging takes then.
+
+    A child that is forked meanwhile can import logging, as it inherits neither a part of the module
+    nor the lock of its import.
+    """
+    with importing_own:
+        import string  # noqa: F401 - logging imports both
+        import traceback  # noqa: F401
+        from importlib.util import find_spec, module_from_spec
+    spec = None if "logging" in sys.modules else find_spec("logging")
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules.setdefault("logging", module)
 
 
 def _register() -> None:

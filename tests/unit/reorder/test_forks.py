@@ -12,6 +12,7 @@ import pytest
 
 from reorder.forks import importing, importing_own
 from reorder.interrupts import uninterrupted
+from tests.programs import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
 
@@ -119,3 +120,38 @@ def test_a_child_that_another_thread_forks_is_interrupted_at_once() -> None:
         thread.join()
     assert codes == [0]
     _assert_restored()
+
+
+_LOADING = """
+import os, signal, sys, threading, time
+from reorder.forks import importing
+assert "logging" not in sys.modules
+
+inside, register = threading.Event(), os.register_at_fork
+
+def slowly(**hooks):
+    register(**hooks)
+    inside.set()
+    time.sleep(0.1)
+
+def load():
+    with importing:
+        import logging
+        logging.getLogger("reorder").warning("said")
+
+os.register_at_fork = slowly  # logging calls it while it is imported
+thread = threading.Thread(target=load)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    load()
+    os._exit(0)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_child_that_is_forked_while_logging_is_imported_can_import_it() -> None:
+    assert run_python("-c", _LOADING).stderr == "said\nsaid\n"
