@@ -539,7 +539,7 @@ class Staged(Body):
 
     @property
     def has_words(self) -> bool:
-        """Whether narrow elements of src are adjacent in dst too, always those of a word."""
+        """Whether narrow elements that form a word of src form one of dst too."""
         if not isinstance(self.src, Runs) or self.src.run[0] != self.innermost:
             return False
         bits = self.src.bits

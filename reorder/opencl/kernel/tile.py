@@ -150,7 +150,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
         chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
         chosen = _extents(nest, limits, most, least)
-    if chosen is None or not _divide(nest, *chosen[0], bits[1]):
+    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return ()
     chains, extents = chosen
     src, dst = (
@@ -258,7 +258,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
         most = min((8 if task.device.max_local > _LOCAL else 4) * most, _LOCAL // element)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
-    if chosen is None or not _divide(nest, *chosen[0], bits[1]):
+    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return ()
     (along_src, along_dst), extents = chosen
     # rows of dst along the innermost loop of src should be in different banks
@@ -324,8 +324,8 @@ def _extents(
     return chains, extents
 
 
-def _divide(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
-    """Whether the runs of src and dst differ: from the first loop on, or after a short one."""
+def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
+    """Whether the runs of src and dst have different loops, but perhaps a short first one."""
     first, *others = zip(src.run[:2], dst.run[:2], strict=False)
     is_short = nest.loops[src.run[0]].extent * bits <= _MAX_SHARED * BYTE_BITS
     return first[0] != first[1] or (is_short and any(one != other for one, other in others))
