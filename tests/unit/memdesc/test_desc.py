@@ -83,6 +83,13 @@ def test_a_value_is_formatted_as_its_text() -> None:
         assert f"{value}" == str(value)
 
 
+def test_an_empty_view_has_no_padding_and_does_not_start_in_front_of_its_parent() -> None:
+    at_end = memory_desc((2, 16), "f32", "ab__b24").submemory((2, 0), (0, 16))
+    assert at_end.padded_dims == (2, 0)
+    empty = memory_desc((0, 5), "f32", strides=(5, -1))
+    assert empty.submemory((0, 4), (0, 1)).offset0 == 0
+
+
 def names_of(desc: MemoryDesc) -> list[str]:
     return [name.text for name in desc.names()]
 

@@ -11,7 +11,7 @@ from memdesc import Axis, Block, Layout, MemdescError, memory_desc
 from memdesc.diophantine import Term, solve
 from memdesc.errors import OutOfRangeError
 from memdesc.index import index_at
-from memdesc.layout import layout_by_strides
+from memdesc.layout import layout_by_strides, memory_order
 from memdesc.overlap import check_overlap
 from tests.work import count_calls
 
@@ -26,6 +26,15 @@ def by_tag(dims: tuple[int, ...], tag: str) -> Layout:
 
 def plain(*strides: int, dims: tuple[int, ...], offset0: int = 0) -> Layout:
     return layout_by_strides(dims, strides, offset0=offset0)
+
+
+def test_blocks_sort_as_they_lie_in_memory() -> None:
+    back = plain(-20, 1, 5, dims=(2, 5, 4), offset0=20)
+    assert [block.axis for block in sorted(back.blocks, key=memory_order)] == [0, 2, 1]
+    wide, narrow = Block(0, 2, 2, 1), Block(0, 1, 2, 1)
+    assert sorted([narrow, wide], key=memory_order) == [wide, narrow]
+    # extents decide where a block has a single step, whose stride may be any
+    assert memory_order(Block(0, 1, 3, 4)) < memory_order(Block(1, 1, 1, 4))
 
 
 def _raises() -> Any:
