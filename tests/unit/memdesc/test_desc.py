@@ -83,6 +83,13 @@ def test_a_value_is_formatted_as_its_text() -> None:
         assert f"{value}" == str(value)
 
 
+def test_a_layout_is_dense_where_it_fills_its_bytes_in_order() -> None:
+    rows = (2, 3, 3, 1, "dense"), (2, 3, 1, 2, "dense"), (2, 3, 4, 1, ""), (2, 3, 0, 1, "broadcast")
+    for *numbers, word in (*rows, (2, 3, 3, -1, ""), (0, 3, 0, 0, "dense"), (1, 3, 0, 1, "dense")):
+        desc = memory_desc(numbers[:2], "f32", strides=numbers[2:], offset0=2)
+        assert (desc.is_dense, desc.has_broadcast) == (word == "dense", word == "broadcast")
+
+
 def test_an_empty_view_has_no_padding_and_does_not_start_in_front_of_its_parent() -> None:
     at_end = memory_desc((2, 16), "f32", "ab__b24").submemory((2, 0), (0, 16))
     assert at_end.padded_dims == (2, 0)
