@@ -1,6 +1,8 @@
 import json
+import os
 import pickle
 from pathlib import Path
+from time import time_ns
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.record import record_desc
-from reorder.checkpoints.formats.entry import Tensor
+from reorder.checkpoints.formats.entry import FileState, Tensor
 from tests.headers import safetensors_bytes
 from tests.writers import write_tensors
 
@@ -115,3 +117,24 @@ def test_a_tensor_of_a_checkpoint_is_decoded_with_what_scales_it(tmp_path: Path)
     with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
         for name in ("blk.0.ffn.weight", "blk.0.ffn"):
             assert found.record(name).desc == blocks.desc
+
+
+# FAT gives the same time to all that is written within 2 s
+_STEP = 2 * 10**9
+
+
+@pytest.mark.parametrize("is_young", [True, False])
+def test_a_young_file_that_is_replaced_has_changed(tmp_path: Path, *, is_young: bool) -> None:
+    path, other = tmp_path / "x", tmp_path / "other"
+    # on a busy machine, a file may be older than a step before its state is taken
+    for _ in range(100):
+        then = time_ns() - _STEP * (19 if is_young else 21) // 20
+        for each in (path, other):
+            each.write_bytes(each.name.encode()[:1])
+            os.utime(each, ns=(then, then))
+        state = FileState.at(path)
+        if (time_ns() - then < _STEP) == is_young:
+            break
+    # the number of an older file may change by itself
+    other.replace(path)
+    assert state.is_at(path) != is_young

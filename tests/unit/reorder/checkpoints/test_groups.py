@@ -91,8 +91,6 @@ def test_a_prefix_without_words_of_a_record_is_told_what_there_is(folder: Path) 
     assert "its tensors fit fp8_block: give the name" in refusal(folder)
     absent = "no tensor 'fc.qweight'; "
     assert refusal(folder, "fc", "gptq").endswith(f"{absent}it has fc.weight, fc.weight_scale_inv")
-    write_config(folder, quant_method="quark")
-    assert "config.json: there is no record for quant_method 'quark'" in refusal(folder)
     words, floats = np.ones((16, 8), np.int32), np.ones((16, 8), np.float16)
     write(folder, {"mlp.qweight": words, "mlp.scales": floats[:1]})
     said = refusal(folder, "fc", "gptq")

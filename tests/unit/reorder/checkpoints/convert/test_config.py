@@ -9,25 +9,8 @@ import pytest
 import reorder
 from memdesc.dtypes import DATA_TYPES
 from tests.checkpoints import fp8_layer, model_folder, write_config, write_safetensors
-from tests.files import write_metadata
 from tests.unit.reorder.checkpoints.convert.results import convert, converted, refused
 from tests.unit.reorder.checkpoints.schemes import declared, fp8, write_model
-
-
-def test_a_rule_takes_the_version_that_the_model_says_unless_it_says_another(
-    tmp_path: Path,
-) -> None:
-    model_folder(tmp_path / "model", zeros=(1, 3))
-    converted(tmp_path / "model", tmp_path / "v2", "model.*: awq -> gptq(zeros=v2)")
-    for path in (tmp_path / "v2").glob("*.safetensors"):
-        write_metadata(path, {})  # as other programs write it
-    said, v2, v1 = (  # who says it means it
-        converted(tmp_path / "v2", tmp_path / name, f"model.*.mlp: {name} -> ba, f32")
-        for name in ("gptq", "gptq(zeros=v2)", "gptq(zeros=v1)")
-    )
-    name = "model.layers.0.mlp.weight"
-    assert np.array_equal(said[name], v2[name])
-    assert not np.array_equal(said[name], v1[name])
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import reorder
 from memdesc.record import record_desc
 from reorder.cli.main import main
 from tests.checkpoints import write_safetensors
-from tests.unit.reorder.checkpoints.convert.results import SMALL, convert, converted, refused
+from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 
 def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
@@ -21,16 +20,6 @@ def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
     assert found["a_scale"].tolist() == [1]
     assert found["a_zero_point"].tolist() == [0]
     assert found["b_scale"].shape == (0, 3)
-
-
-def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
-    x = np.arange(8, dtype=np.complex64)
-    write_safetensors(tmp_path / "x.safetensors", {"x": x})
-    convert(tmp_path / "x.safetensors", tmp_path / "y.safetensors")
-    with reorder.open_checkpoint(tmp_path / "y.safetensors") as found:
-        assert (found["x"].dtype, found["x"].data.tobytes()) == ("C64", x.tobytes())
-    said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
-    assert "rule 'x: f32': x of C64 and shape (8,): memdesc has no data type" in said
 
 
 # A `Quantized` and a `Record` stay what they are.
@@ -83,15 +72,9 @@ def test_blocks_whose_scale_is_not_finite_do_not_move(
 
 
 _X = np.linspace(-3, 3, 64 * 64, dtype=np.float32).reshape(64, 64)
-_CUTS = [1 << 20, 5000, 2000]
 
 
-def _saved(path: Path, x: NDArray[np.float32]) -> Path:
-    write_safetensors(path, {"x": x})
-    return path
-
-
-@pytest.mark.parametrize("max_bytes", _CUTS)
+@pytest.mark.parametrize("max_bytes", [1 << 20, 5000, 2000])
 @pytest.mark.parametrize(
     ("rule", "scale", "point"),
     [
@@ -103,8 +86,9 @@ def _saved(path: Path, x: NDArray[np.float32]) -> Path:
 def test_a_scale_is_stored_with_what_it_scaled(
     tmp_path: Path, rule: str, scale: float, point: int, max_bytes: int
 ) -> None:
-    source = _saved(tmp_path / "x.safetensors", _X)
-    made, options = tmp_path / "y.safetensors", SMALL._replace(max_bytes=max_bytes)
+    source, made = tmp_path / "x.safetensors", tmp_path / "y.safetensors"
+    write_safetensors(source, {"x": _X})
+    options = SMALL._replace(max_bytes=max_bytes)
     seen = list[reorder.checkpoints.ConvertProgress]()
     report = reorder.convert(source, made, map=[rule], options=options, progress=seen.append)
     assert report.warnings == ()

@@ -108,13 +108,6 @@ def test_files_beside_the_tensors_are_copied_or_named(
         assert is_indexed or not {*beside} - {*left_out}
 
 
-def test_other_files_of_the_same_weights_are_copied_if_nothing_changes(tmp_path: Path) -> None:
-    names = ("pytorch_model.bin", "model.fp16.safetensors")
-    source = _made(tmp_path / "model", {**_ONE, **dict.fromkeys(names, "x")})
-    assert not convert(source, tmp_path / "out", map=["a: rename=c"]).warnings
-    assert all((tmp_path / "out" / name).exists() for name in names)
-
-
 # files beside the tensors, and why they are refused
 _REFUSED: list[tuple[_Files, _Files, str]] = [
     (_TWO, {"model.safetensors": _OTHER}, "is not a file of the checkpoint, whose index names"),
@@ -140,17 +133,6 @@ def test_files_that_lead_elsewhere_or_mislead_are_refused(
     assert said in refused(source, tmp_path / "out")
     # one file has no place for them
     convert(source, tmp_path / "out.safetensors", map=[])
-
-
-def test_the_cache_of_hugging_face_is_read(tmp_path: Path) -> None:
-    blobs = _made(tmp_path / "blobs", {"0": {"x": _X}, "1": "{}", "2": "{}"})
-    snapshot = tmp_path / "snapshots" / "abc"
-    for k, name in enumerate(("model.safetensors", "config.json", "sub/notes.txt")):
-        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
-        (snapshot / name).symlink_to(os.path.relpath(blobs / str(k), (snapshot / name).parent))
-    convert(snapshot, tmp_path / "out", map=[])
-    for name in ("sub/notes.txt", "config.json"):
-        assert (tmp_path / "out" / name).read_text() == "{}"
 
 
 def test_paths_that_the_system_refuses_are_errors_of_ours(tmp_path: Path) -> None:
@@ -220,14 +202,6 @@ def test_a_permutation_that_the_shape_does_not_show_is_named(tmp_path: Path) -> 
             told = [each for each in report.warnings if "llama.cpp" not in each]
             assert len(told) == (rule in hidden), rule
             assert all(f"shapes of {rule.partition(':')[0]!r} do not show" in x for x in told)
-
-
-def test_a_npy_says_that_its_array_is_column_major(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", _ARRAYS["square"])
-    assert not convert(tmp_path / "x.npy", tmp_path / "y.npy", map=["x: ba"]).warnings
-    found = np.load(tmp_path / "y.npy")
-    assert found.flags.f_contiguous
-    assert np.array_equal(found, _ARRAYS["square"])
 
 
 @pytest.mark.parametrize("output", ["y.safetensors", "y.gguf", "y.npz"])

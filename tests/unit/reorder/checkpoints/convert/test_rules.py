@@ -1,6 +1,7 @@
 """Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
 
 import fnmatch
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -73,14 +74,8 @@ def test_many_stars_and_long_names_take_no_time() -> None:
 
 @pytest.mark.parametrize("piece", ["=", "a=", "a(", ",", ", ", "*", "[", "(=", "->", " ", "\t"])
 def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
+    many = piece * (4000 // len(piece))  # rules have at most 4096 characters
     with hangs_fail():
-        for length in (4000, 500_000):
-            many = piece * (length // len(piece))
-            for text in (f"*: awq({many}", many):
-                try:
-                    rule = parse_rule(text)
-                except MemdescError:
-                    continue
-                rule.matching(["model.layers.0.weight"])
-    with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
-        parse_rule("*: nchw" + " " * 5000)
+        for text in (f"*: awq({many}", many):
+            with suppress(MemdescError):
+                parse_rule(text).matching(["model.layers.0.weight"])

@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder import load, load_all
+from reorder import load_all
 from reorder.checkpoints.formats.entry import Tensor
 from reorder.checkpoints.formats.table import read_container
 from tests.writers import write_tensors
@@ -90,10 +90,3 @@ def test_what_is_written_is_an_archive_of_aligned_arrays(tmp_path: Path) -> None
     found = read_container(one).entries
     assert (found["codes"].dtype, found["codes"].desc) == ("s32", codes.desc)
     assert all(entry.offset % 64 == 0 for entry in found.values())
-
-
-def test_a_header_of_version_2_is_read(tmp_path: Path) -> None:
-    x = np.asfortranarray(np.arange(24, dtype=np.uint16).reshape(2, 3, 4))
-    with (tmp_path / "x.npy").open("wb") as file:
-        np.lib.format.write_array(file, x, (2, 0))
-    assert np.array_equal(load(tmp_path / "x.npy").numpy(), x)
