@@ -158,11 +158,6 @@ def save_tensors(folder: Path, tensors: Tensors, **config: Any) -> None:
     (folder / "config.json").write_text(json.dumps(_config(folder) | config))
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Whether type, shape and numbers of two tensors are equal."""
-    return bool(one.dtype == other.dtype and torch.equal(one, other))
-
-
 # what Mixtral calls the layers of an expert
 _OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 _VERIFIED = reorder.checkpoints.ConvertOptions(verify=True)

@@ -38,7 +38,6 @@ Tensors = dict[str, NDArray[Any]]
 
 _BF16 = ml_dtypes.bfloat16
 _FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
-_FP8_TENSOR = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
 _AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm"}
 _GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False}
 _GROUPS: dict[str, Any] = {"type": "int", "num_bits": 4, "strategy": "group", "group_size": 64}

@@ -11,7 +11,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_batches import tile_batches
+from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
 from reorder.cpu.schedule.tile_rows import dense_strides
 from reorder.plan.nodes import Node
@@ -60,8 +60,9 @@ def _words(code: object) -> str:
             Attr(src_zero_point=3),
             "s32 to f64; f64, f64, f64; f64 to f32; move 32",
         ),
-        # elements of 4 bits are packed in a step of their own
+        # elements of 4 bits are unpacked and packed in steps of their own, and moved as bytes
         (("f32", "abcd"), ("s4", "acdb"), None, "f32 to s8; move 8; s8 to s4"),
+        (("s4", "abcd"), ("s4", "acdb"), None, "s4 to u8; move 8; u8 to s4"),
     ],
 )
 def test_a_tile_takes_the_steps_that_it_needs(
@@ -70,6 +71,16 @@ def test_a_tile_takes_the_steps_that_it_needs(
     program = _tiles(src, dst, attr).program
     codes = [word for word in program if isinstance(word, StageTypes | Kernel)]
     assert "; ".join(map(_words, codes)) == steps
+
+
+def test_joined_batches_keep_their_chunks_and_threads() -> None:
+    src, dst = (memory_desc((1071, 975), "f16", tag) for tag in ("ba", "BA8a16b2a"))
+    boxes = BatchBuilder(plan_reorder(src, dst), 4, _MACHINE._replace(threads=4)).move_plan()
+    batches = [*boxes, _tiles(("f32", "abcd"), ("s8", "acdb"), None)]
+    shares = [batch.partition for batch in batches]
+    joined = join(batches).partition
+    assert joined.chunks == sum(each.chunks for each in shares)
+    assert joined.workers == max(each.workers for each in shares) > shares[-1].workers
 
 
 def test_a_schedule_has_no_addresses() -> None:
