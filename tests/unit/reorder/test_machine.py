@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reorder.assumed import PROCESSORS
+from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
 from reorder.cores import quota_cores
 from reorder.cpu.settings import thread_limit
 from tests.processors import runnable_processors
@@ -102,6 +102,7 @@ def test_a_process_assumes_the_machine_in_its_environment(processor: str) -> Non
     assert found == [16, 16, 28 << 20, 1 << 20, processor, bits]
     limited = _facts(MEMDESC_MACHINE="cores=16", NUMBA_NUM_THREADS="3")
     assert limited[:2] == [16, 3]
+    assert read_machine(" l1=100  l3=1G cpu=host ") == AssumedMachine(caches=(100, 0, 1 << 30))
 
 
 _AS_NEHALEM = """

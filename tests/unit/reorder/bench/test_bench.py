@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from reorder import Memory
 from reorder.bench.measure import measure
 from reorder.bench.peers import numpy_peer, torch_peer
 from reorder.cli import main
@@ -19,6 +20,13 @@ def test_numpy_and_memcpy_are_measured_beside_us(threads: int) -> None:
         result = measure(case, threads, [numpy_peer], 0.001)
         assert (result.differs, list(result.peers), result.threads) == ([], ["numpy"], threads)
         assert min(result.first_seconds, result.seconds, result.memcpy) > 0
+        # it writes zeros to the padding too
+        src, dst = (Memory(desc) for desc in (case.src, case.dst))
+        dst.data[:] = 255
+        peer = numpy_peer(case, (src.data, dst.data), 1)
+        assert peer is not None
+        peer.call()
+        assert not dst.data.any()
 
 
 def test_torch_is_left_out_where_it_is_not_installed(
