@@ -94,7 +94,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 
 
 def tabulate(
-    columns: Columns, rows: Iterable[Facts], left: Collection[str], *, is_whole: bool = True
+    columns: Columns, rows: Sequence[Facts], left: Collection[str], *, is_whole: bool = True
 ) -> list[str]:
     """Return a table of facts; columns stand right but those in `left`.
 

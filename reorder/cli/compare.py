@@ -78,6 +78,9 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
     """Return a tag whose order of memory turns dims into the sizes of axes; None for no order."""
     if sorted(dims) != sorted(axes):
         return None
+    # of dims of equal size, several orders fit: channels last is the usual one
+    if axes == (dims[0], *dims[2:], dims[1]):
+        return "".join(LETTERS[dim] for dim in (0, *range(2, len(dims)), 1))
     by_size = (np.argsort(sizes, kind="stable").tolist() for sizes in (axes, dims))
     return "".join(LETTERS[dim] for _, dim in sorted(zip(*by_size, strict=True)))
 
