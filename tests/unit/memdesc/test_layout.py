@@ -70,6 +70,8 @@ def test_arrays_of_an_index_are_broadcast() -> None:
 
 
 def test_offsets_near_the_end_of_int64_are_exact() -> None:
+    assert plain(1, dims=(2,), offset0=INT64_MAX - 1).last == INT64_MAX
+    assert plain(-INT64_MAX, 1, dims=(2, 1), offset0=INT64_MAX).last == INT64_MAX
     last = 2**62 - 1
     end = (2**31 - 1, 2**31 - 1)
     assert HUGE.offset(tuple([i] for i in end)).tolist() == [HUGE.offset(end)] == [last]
