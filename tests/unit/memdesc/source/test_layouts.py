@@ -60,5 +60,17 @@ def test_a_source_reads_like_the_formula_and_says_what_it_lacks() -> None:
         assert "item" not in desc.source("c") + desc.source("python")
 
 
+def test_constants_say_the_sizes() -> None:
+    names = run_python(memory_desc((2, 17), "f16", "aB8b").source("python", "w"))
+    keys = "NDIMS", "DIMS", "PADDED_DIMS", "NELEMS", "PADDED_NELEMS", "OFFSET0", "NBYTES"
+    assert [names[f"w_{key}"] for key in keys] == [2, (2, 17), (2, 24), 34, 48, 0, 96]
+
+
+def test_python_clears_the_half_byte_of_a_padding_element() -> None:
+    dst = [0xFF, 0xFF]
+    run_python(memory_desc((1, 3), "u4", "aB4b").source("python"))["tensor_fill"]([0x21, 0xF3], dst)
+    assert dst == [0x21, 0x03]
+
+
 def test_a_tensor_without_elements_has_no_index() -> None:
     assert run_python(_EMPTY.source("python"))["tensor_index"](0) is None
