@@ -45,6 +45,7 @@ _COMPARED: list[tuple[Any, Any, dict[str, Any], int, float | None]] = [
     (_X, _X + 0.5, {"atol": 0.5}, 0, None),
     (_X, _X + 0.5, {"atol": 0.4}, 3, 0.5),
     (_X, _X + 0.5, {"rtol": 0.01}, 2, 0.5),
+    (_X, _X + 0.5, {"rtol": 0.0049}, 3, 0.5),
     (_X, _X + 0.5, {"rtol": 0.01, "atol": 0.49}, 0, None),
     # integers of 64 bits, exactly
     (_LARGE, _LARGE - [1, 0], {}, 1, 1.0),

@@ -136,6 +136,7 @@ def in_bytes(nibbles: Any) -> NDArray[np.uint8]:
 
 def test_numbers_that_other_formulas_and_options_hold_are_written() -> None:
     zeros, (least, _) = plain_scales(random_record(float_zeros(), RNG), RNG), halved()
+    shifted = plain_scales(random_record(float_zeros(5, kind="u4"), RNG), RNG)
     rule = least.desc.rule._replace(code=Number((("q", 0),)))
     offsets = made("q4_1")
     steps = RNG.integers(0, 16, (256, 8))
@@ -146,6 +147,7 @@ def test_numbers_that_other_formulas_and_options_hold_are_written() -> None:
         (put("ocp_mxfp4", scales=0), "gguf_mxfp4", {}),
         (put("awq", scales=1.001), "torch_int4_cpu", {"scales": "f32"}),
         (zeros, float_zeros(), {}),
+        (shifted, float_zeros(kind="u8"), {}),
         (least, replace(least.desc, rule=rule), {}),
         (offsets, "awq", {}),
         (reorder.records.repack(offsets, "awq"), "q4_1", {}),
@@ -185,10 +187,10 @@ def halved() -> tuple[reorder.records.Record, RecordDesc]:
     return record, codes_of("u4", code=number("q", 0, doubled))
 
 
-def float_zeros(minus: int = 0, *, has_offset: bool = False) -> RecordDesc:
-    """Return a record whose zero points are floats."""
+def float_zeros(minus: int = 0, *, has_offset: bool = False, kind: str = "f32") -> RecordDesc:
+    """Return a record whose zero points are floats, or of another kind."""
     offset = (number("m"),) if has_offset else ()
-    fields = "q u8; d f32 /1x16; z f32 /1x16" + "; m f32 /1x16" * has_offset
+    fields = f"q u8; d f32 /1x16; z {kind} /1x16" + "; m f32 /1x16" * has_offset
     rule: dict[str, Any] = {"code": number("q", minus), "zero": number("z"), "offset": offset}
     return by_hand((4, 64), fields, **rule)
 

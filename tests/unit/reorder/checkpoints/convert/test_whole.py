@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import reorder
 from memdesc.dtypes import DATA_TYPES
-from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
+from tests.checkpoints import fp8_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused
 
 _F8 = DATA_TYPES["f8_e4m3"].numpy
@@ -104,21 +103,6 @@ def test_codes_and_what_scales_them_are_known_by_their_names(
     assert converted(source, tmp_path / "out.npz", "a.weight: f32")["a.weight"].shape == (4,)
     write_safetensors(source, {codes: array, "other": scales})
     converted(source, tmp_path / "out.safetensors", "other: f16")
-
-
-def test_records_are_renamed_as_a_whole(tmp_path: Path) -> None:
-    layer, wanted = gptq_layer()
-    other, _ = gptq_layer(1)
-    tensors = {f"{p}.{k}": x for p, one in (("a", layer), ("b", other)) for k, x in one.items()}
-    source = written(tmp_path / "m", tensors, quant_method="gptq")
-    converted(source, tmp_path / "out", "a.*: rename=c.d.*")
-    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
-        assert np.array_equal(reorder.dequantize(checkpoint.record("c.d")).numpy(), wanted)
-    swapped = ["a.scales: rename=b.scales", "b.scales: rename=a.scales"]
-    assert "a.scales would change without" in refused(source, tmp_path / "no", *swapped)
-    assert "holds codes" in refused(source, tmp_path / "no", "a.qweight: rename=a.weight")
-    said = refused(source, tmp_path / "no", "a.qweight: awq -> awq, dims=128x256")
-    assert "a.qweight would change without" in said
 
 
 def test_all_parts_may_take_new_names_that_tell_the_same(fp8: Path, tmp_path: Path) -> None:
