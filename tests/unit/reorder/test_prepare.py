@@ -3,10 +3,9 @@
 import gc
 import tracemalloc
 import weakref
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,6 @@ from reorder.plan import Box, Node, ReorderPlan, plan_runtime
 from reorder.threads import current_limit
 
 
-def on_thread(work: Callable[[], object], count: int = 1) -> None:
-    threads = [Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing() -> None:
     plan = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), "ba")
     found: list[int | None] = []
@@ -33,7 +24,7 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
     def threads_of(threads: int | None = None) -> int:
         return int(reorder.prepare(plan, threads=threads).threads)  # type: ignore[attr-defined] # of the callable that it returns
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(200):
             with block:
                 found.append(current_limit())
@@ -45,7 +36,8 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
         assert (threads_of(), threads_of(free)) == (1, free)
         with reorder.use_threads(free), block, reorder.use_threads(free):
             assert threads_of() == free
-        on_thread(work, 4)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
         assert threads_of() == 1
     with pytest.raises(ZeroDivisionError), block:
         _ = 1 // 0

@@ -4,10 +4,10 @@ import gc
 import mmap
 import os
 import sys
-import threading
 from _thread import interrupt_main
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -93,22 +93,17 @@ def test_an_interrupt_as_a_result_is_freed_is_not_lost() -> None:
 @keeps_memory
 def test_threads_never_share_memory(pool: Pool) -> None:
     sizes = [nbytes << 20 for nbytes in (1, 2, 3)]
-    wrong: list[Any] = []
 
     def work(number: int) -> None:
         for k in range(100):
             held = [pool.new(sizes[(number + k) % 3]) for _ in range(2)]
             for each in held:
                 each[:] = number
-            wrong.extend(each for each in held if (each != number).any())
+            assert all((each == number).all() for each in held)
             del each, held
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert not wrong
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
 
 
 @keeps_memory
