@@ -42,6 +42,11 @@ def _assert_restored() -> None:
 
 
 def test_an_interrupt_is_raised_when_the_outermost_context_is_left() -> None:
+    # another thread inside defers nothing, here neither
+    thread = threading.Thread(target=uninterrupted.__enter__)
+    thread.start()
+    thread.join()
+    _assert_restored()
     steps = []
     with pytest.raises(KeyboardInterrupt), importing:  # noqa: PT012 - it is raised at the end
         with uninterrupted:

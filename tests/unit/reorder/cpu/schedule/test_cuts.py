@@ -316,6 +316,12 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
         assert scheduled.joined(bits).box.size == bits // 8 * box.size
 
 
+@pytest.mark.parametrize(("valid", "kernel"), [(1, RUN), (2, TRANSPOSED)])
+def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: int) -> None:
+    nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512)), Node(16, valid, (784, 1))
+    assert select_kernel(Box((0, 0), nodes)).micro_kernel == kernel
+
+
 def test_the_order_of_short_runs_depends_on_their_place() -> None:
     src, dst = (memory_desc((256, 256, 3, 3), "s8", f"ABcd{tag}") for tag in ("4b16a4b", "2b8a4b"))
     builder = BatchBuilder(plan_reorder(src, dst), 1, Machine(16, 64 << 20))
