@@ -7,6 +7,8 @@ def test_bytes_with_several_fields_padding_or_none_say_so() -> None:
         "byte 4\nbits 0 to 3: sc_low, index (0, 0)\nbits 4 to 5: sc_high, index (0, 0)\n"
         "bits 6 to 7: sc_high, index (0, 4)" in desc.show().svg
     )
+    # a number of several bytes
+    assert "byte 1\nbits 0 to 7: d, index (0, 0)" in desc.show().svg
     assert "one colour: one field" in desc.show().svg
     assert "hmask 0 32…" in str(record_desc((1, 256), "q3_k").show()).splitlines()[9]
     padded = str(record_desc((2, 64), "ocp_mxfp4").show())
