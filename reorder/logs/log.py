@@ -303,6 +303,11 @@ def _lines(source: object) -> Iterator[Iterable[str]]:
             with open_file(path) as file:
                 yield _text(file)
         except MemdescError as error:
+            if isinstance(source, str) and "\n" in source:
+                raise MemdescError(
+                    f"a log is a path or an iterable of lines, not {short_repr(source)}; pass "
+                    "text.splitlines()"
+                ) from None
             raise MemdescError(f"the log {error}") from None
         except (EOFError, zlib.error) as error:  # from gzip
             raise MemdescError(
