@@ -26,7 +26,7 @@ PARTS: dict[str, list[str]] = {
         f"{_KERNELS}::test_runs_of_every_length_are_copied[32-exceeds the cache-0]",
         f"{_LAWS}/test_thread_laws.py",
     ],
-    "kernels": [_KERNELS, f"{_CPU}/kernels/test_interleave.py"],
+    "kernels": [_KERNELS],
     "conversions": [f"{_CPU}/kernels/test_stages.py", "tests/unit/reorder/records/test_decode.py"],
     "values": ["tests/unit/reorder/values"],
     "threads": [
