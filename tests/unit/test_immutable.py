@@ -121,6 +121,10 @@ def test_the_way_to_a_changed_copy_works() -> None:
     assert "make another Quantized" in _refusal(quantized, "axis")
 
 
+# what may make a table
+_MADE = ast.Dict | ast.DictComp | ast.List | ast.Set | ast.Call | ast.Name
+
+
 def _tables() -> list[tuple[str, str]]:
     """Return each public name that a module gives a dict, a list or a set: module and name."""
     found = []
@@ -135,7 +139,7 @@ def _tables() -> list[tuple[str, str]]:
                 for name in names
                 if name == name.upper()
                 and not name.startswith("_")
-                and isinstance(node.value, ast.Dict | ast.DictComp | ast.List | ast.Set | ast.Call)
+                and isinstance(node.value, _MADE)
             ]
     return found
 
