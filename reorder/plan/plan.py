@@ -210,16 +210,20 @@ def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, Mem
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors of different dims.
 
-    If the sizes are the same in another order, the message names the argument that is probably
-    missing.
+    If the sizes are the same in another order, or one side has a single dim, the message names the
+    argument that is probably missing.
     """
     if src.dims == dst.dims:
         return
-    is_permuted = sorted(src.dims) == sorted(dst.dims)
-    hint = "; if the axes are in memory order, give src=, such as src='nhwc'"
+    hint = ""
+    if sorted(src.dims) == sorted(dst.dims):
+        hint = "; if the axes are in memory order, give src=, such as src='nhwc'"
+    elif 1 in {src.ndims, dst.ndims}:
+        flat = "src" if src.ndims == 1 else "dst"
+        hint = f"; if {flat} is a flat buffer, pass the MemoryDesc of its bytes as {flat}"
     raise MemdescError(
         f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see "
-        f"permute_axes, reshape, submemory){hint if is_permuted else ''}"
+        f"permute_axes, reshape, submemory){hint}"
     )
 
 
