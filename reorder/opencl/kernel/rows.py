@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# The least bytes of a row, for elements of so many bytes: tiles keep shorter rows together, and
-# wider elements move as fast one by one.
+# The least bytes of a row before tiles are tried, which keep shorter rows together, for elements of
+# so many bytes; wider elements move as fast one by one.
 _LEAST_ROW = {1: VECTOR, 2: 129}
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
@@ -66,8 +66,17 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
 
     Empty if the innermost loops differ, or if vectors are not faster than elements.
     """
+    return _lower(task, _LEAST_ROW)
+
+
+def try_lower_short(task: KernelTask) -> tuple[Launch, ...]:
+    """Make the launch of a nest that copies rows which no tile suits."""
+    return _lower(task, dict.fromkeys(_LEAST_ROW, VECTOR))
+
+
+def _lower(task: KernelTask, least_row: dict[int, int]) -> tuple[Launch, ...]:
     nest, nbytes = task.nest, task.accesses[1].nbytes
-    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes not in _LEAST_ROW:
+    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes not in least_row:
         return ()
     moving = nest.moving
     if any(loop.valid != loop.extent for loop in moving.loops):
@@ -76,7 +85,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
-    if first is not moving.along_dst or not _LEAST_ROW[nbytes] <= length <= _MAX_NBYTES:
+    if first is not moving.along_dst or not least_row[nbytes] <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]

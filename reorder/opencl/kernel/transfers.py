@@ -45,6 +45,7 @@ _FAMILIES = (
     tile.try_lower,
     pixel_tile.try_lower,
     tile.try_lower_conversion,
+    rows.try_lower_short,
     direct.try_lower,
 )
 
