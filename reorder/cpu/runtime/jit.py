@@ -153,7 +153,8 @@ def _key(kernel: Kernel) -> str:
 
 def source_files(root: str = _ROOT) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the sources on which the code of kernels may depend, by their place in the root."""
-    yield "memdesc/dtypes.py", os.stat(f"{root}/memdesc/dtypes.py")
+    for place in ("memdesc/dtypes.py", "memdesc/tuples.py"):
+        yield place, os.stat(f"{root}/{place}")
     for package in _SOURCES:
         yield from _files(root, package)
 
