@@ -138,10 +138,9 @@ additions of pixels | Direct 2x12x3x5 f32 in_out_channel acdb attr=BETA
 pixels of filters | Direct 9x7x3x2 f16 abcd conv2d_filter
 filters of pixels | Direct 9x7x3x2 s32 conv2d_filter bacd
 """
-MATRIX = {
-    name: Family.of(line)
-    for name, line in (row.split(" | ") for row in _TABLE.strip().splitlines())
-}
+_ROWS = [row.split(" | ") for row in _TABLE.strip().splitlines()]
+MATRIX = {name: Family.of(line) for name, line in _ROWS}
+assert len(MATRIX) == len(_ROWS), "two rows have one name"
 
 
 class Cell(NamedTuple):
