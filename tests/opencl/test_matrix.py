@@ -114,7 +114,7 @@ tiles of runs into blocks | Staged 40x37 f16->s8 ab ab dst=0:16
 tiles of runs with scales and padding | Staged 37x12 s8->f32 ab ab dst=0:16 attr=SCALES
 tiles of runs | Staged 130x128 f32->f16 ab ba
 tiles of runs that end within vectors | Direct 9x39 f32->f16 ab ab gaps=1,1
-runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
+tiles of runs with scales | Staged 128x130 f16->s8 ab ba attr=ROWS
 tiles of runs of 4 bits | Staged 128x130 u4->u8 ab ba gaps=2,0
 copies | Direct 5x6x7 u8 abc acb gaps=1,2
 short rows of halves | Staged 12x7x13 f16 abc bac
