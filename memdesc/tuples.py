@@ -89,8 +89,9 @@ else:
     @cache
     def _code(count: int) -> CodeType:
         """Return the code of a constructor of as many fields."""
-        names = ", ".join(f"_{number}" for number in range(count))
-        return eval(f"lambda _cls, {names}: _new(_cls, ({names},))").__code__  # noqa: S307 - of numbers
+        names = "".join(f"_{number}, " for number in range(count))
+        args = f"_cls, {names}"
+        return eval(f"lambda {args}: _new(_cls, ({names}))").__code__  # noqa: S307 - of numbers
 
     # the descriptor of an item, written in C
     _Item: Any = type(type(_code.cache_info()).hits)

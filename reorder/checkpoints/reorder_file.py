@@ -88,8 +88,9 @@ def reorder_file(
     *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
     An existing target is replaced, even if it is the source. `step` is called with how many bytes
-    are written. Returns warnings about numbers that saturated. Fails if all did, there is no such
-    reorder, no piece fits, or a file cannot be read or written; then no files are left.
+    are written. Returns warnings about numbers that saturated. Raises if all saturate, if the
+    reorder is impossible, if no piece fits, or if a file cannot be read or written; then no file is
+    left behind.
     """
     from reorder.checkpoints.convert.conversion import Conversion  # most tensors are small
     from reorder.checkpoints.convert.steps import Step

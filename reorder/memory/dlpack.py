@@ -41,7 +41,7 @@ _TORCH_FUNCTION = "__torch_function__"
 _VERSION = (1, 0)
 # DLPACK_FLAG_BITMASK_READ_ONLY and DLPACK_FLAG_BITMASK_IS_COPIED
 READ_ONLY, IS_COPIED = 1, 2
-# Facts of at most so many classes are kept: keeping them keeps the classes alive.
+# Classes whose facts are cached, at most: the cache keeps them alive.
 MAX_CLASSES = 256
 _MAX_NDIM = 64
 # In characters: errors of torch contain a stack trace.

@@ -53,7 +53,7 @@ def _compare(library: Library, tally: Tally, rng: random.Random) -> None:
     if dst.nbytes != (size := descs[1].fields().size):
         tally.differ(f"{dst!r}: {dst.nbytes} bytes, theirs {size}")
         return
-    # numbers of which some saturate and some are halves
+    # some numbers saturate, and some are halves
     values = np.random.default_rng(rng.randrange(2**32)).integers(-500, 500, dims) / 2
     values = values if src.dtype.name == "f32" else np.clip(values, -128, 127)
     buffers = reorder.reorder(values.astype(src.dtype.numpy), src).data, np.full(size, 77, np.uint8)

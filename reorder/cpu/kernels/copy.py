@@ -46,8 +46,8 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-# Runs of so many lines are joined in registers, if dst starts at a multiple of so many bytes. The
-# instruction picks units of that size from two vectors.
+# Runs of 1, 2 or 4 lines are joined in registers where dst starts at an even byte: the instruction
+# picks 16-bit units from two vectors.
 _FEW_LINES, _UNIT_NBYTES = (1, 2, 4), 2
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 

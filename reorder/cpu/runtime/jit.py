@@ -109,7 +109,7 @@ def c_function(function: Callable[[int, int, int], int], name: str) -> Any:
 
 
 def _make(kernel: Kernel, *, with_llvm: bool = False) -> None:
-    """Load a kernel; or compile it, if it has no file. Without LLVM this may do nothing."""
+    """Load a kernel or, with LLVM, compile it; do nothing if that is needed and not allowed."""
     name = kernel.name
     if name in _addresses:
         return

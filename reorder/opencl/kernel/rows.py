@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# The least bytes of a row before tiles are tried, which keep shorter rows together, for elements of
-# so many bytes; wider elements move as fast one by one.
+# The shortest row, in bytes, that is copied before tiles are tried, by the bytes of an element.
+# Tiles keep shorter rows together, and wider elements move as fast one by one.
 _LEAST_ROW = {1: VECTOR, 2: 129}
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
