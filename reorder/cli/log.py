@@ -25,7 +25,6 @@ from reorder.disk import as_path
 from reorder.logs import (
     LoggedReorder,
     LogReport,
-    OpenVinoLayers,
     RoundTrip,
     VerboseLog,
     VerbosePrimitive,
@@ -33,6 +32,7 @@ from reorder.logs import (
     read_verbose,
     report,
 )
+from reorder.logs.layers import OpenVinoLayers
 from reorder.logs.reorders import Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
@@ -70,7 +70,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
             f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
         )
     log = read_verbose(_stdin() if options.log == "-" else options.log)
-    if not (log.entries or log.info or log.skipped or log.passed_over):
+    if not (log.entries or log.info or log.skipped):
         raise MemdescError(
             f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
             f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
@@ -126,7 +126,6 @@ def _report_facts(found: LogReport) -> Facts:
             _facts_of(each, each.there) | {"between": list(each.between)}
             for each in found.round_trips
         ],
-        "passed_over": [each._asdict() for each in found.reasons],
         "layers": [
             {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
             for each in found.layers
@@ -234,7 +233,6 @@ def _lay_out(facts: Facts) -> list[str]:
         ("reorders", _reorders),
         ("round_trips", _round_trips),
         ("reorders", _savings),
-        ("passed_over", lambda facts: _top(facts, "passed_over", _PASSED_OVER)),
         ("layers", lambda facts: _top(facts, "layers", _LAYERS)),
     ):
         if facts[key]:
@@ -332,13 +330,6 @@ _TIMES: Columns = {
     "count": _count("executions"),
     **{key: _time(key) for key in ("median", "min", "max")},
 }
-_PASSED_OVER: Columns = {
-    "primitives": _count("primitives"),
-    "by reference": _count("by_reference"),
-    "kind": "{kind}",
-    "passed over": "{implementation}",
-    "reason": "{reason}",
-}
 _LAYERS: Columns = {
     "oneDNN, ms": _time("milliseconds"),
     "in all, ms": lambda row: _time("milliseconds")(row["layer"]),
@@ -347,7 +338,7 @@ _LAYERS: Columns = {
     "layer": "{layer[name]}",
 }
 # columns of text, which stand left
-_TEXTS = {"primitive", "reorder", "round trip", "kind", "passed over", "reason", "layout", "layer"}
+_TEXTS = {"primitive", "reorder", "round trip", "kind", "layout", "layer"}
 
 
 def _top(facts: Facts, key: str, columns: Columns, *, is_whole: bool = False) -> list[str]:

@@ -1,6 +1,6 @@
 """Read and analyse oneDNN logs: what the reorders cost, and which ones are unnecessary."""
 
-from reorder.logs.layers import Layer, OpenVinoLayers, TorchLayers, read_layers
+from reorder.logs.layers import Layer, read_layers
 from reorder.logs.log import VerboseEntry, VerboseLog, read_verbose
 from reorder.logs.primitive import VerboseAttributes, VerbosePrimitive, VerboseTensor
 from reorder.logs.reorders import LoggedReorder, RoundTrip
@@ -10,9 +10,7 @@ __all__ = [
     "Layer",
     "LogReport",
     "LoggedReorder",
-    "OpenVinoLayers",
     "RoundTrip",
-    "TorchLayers",
     "VerboseAttributes",
     "VerboseEntry",
     "VerboseLog",

@@ -98,23 +98,7 @@ class NamedExecutions(NamedTuple):
 
 
 class OpenVinoLayers:
-    """The nodes of a model that OpenVINO compiled, in the order of execution.
-
-    Parameters
-    ----------
-    nodes : sequence of (Layer, int)
-        Each with the number of elements of its result. `read_layers` reads them.
-
-    Examples
-    --------
-    >>> line = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
-    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> stem = reorder.logs.Layer("stem", "Reorder", "ba", 0.3, 1)
-    >>> layers = reorder.logs.OpenVinoLayers([(stem, 6)])
-    >>> executions = reorder.logs.read_verbose([line]).executions
-    >>> layers.name(executions, None).names, layers.foreign(executions, None)
-    (['stem'], ())
-    """
+    """The nodes of a model that OpenVINO compiled, in their order, each with its result's size."""
 
     def __init__(self, nodes: Sequence[tuple[Layer, int]]) -> None:
         self._nodes = nodes
@@ -166,21 +150,7 @@ class OpenVinoLayers:
 
 
 class TorchLayers:
-    """What a profiler of PyTorch recorded.
-
-    Parameters
-    ----------
-    spans : sequence of (float, float, str)
-        When each module began and ended, in milliseconds, and its name. `read_layers` reads them.
-
-    Examples
-    --------
-    >>> line = "onednn_verbose,1.5,exec,cpu,reorder,jit:uni,undef,"  # at 1.5 ms
-    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> layers = reorder.logs.TorchLayers([(0.0, 1.0, "Conv2d_0"), (1.0, 2.0, "Linear_0")])
-    >>> layers.name(reorder.logs.read_verbose([line]).executions, None).names
-    ['Linear_0']
-    """
+    """When each module of PyTorch began and ended, in milliseconds, and its name."""
 
     def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
         self._spans = spans
@@ -243,7 +213,7 @@ Layers = OpenVinoLayers | TorchLayers
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
-    """Read the layers of a model that a framework saved while a log was written.
+    """Read the layers of a model that a framework saved while a log was written, for `report`.
 
     Parameters
     ----------
@@ -262,8 +232,11 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
     >>> event = {"ph": "X", "cat": "python_function", "name": "nn.Module: Conv2d_0"}
     >>> trace = {"baseTimeNanoseconds": 0, "traceEvents": [{**event, "ts": 0, "dur": 10}]}
     >>> _ = path.write_text(json.dumps(trace))
-    >>> type(reorder.logs.read_layers(path)).__name__
-    'TorchLayers'
+    >>> line = "onednn_verbose,0.005,exec,cpu,reorder,jit:uni,undef,"  # at 0.005 ms
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.001"
+    >>> log = reorder.logs.read_verbose([line])
+    >>> reorder.logs.report(log, reorder.logs.read_layers(path)).reorders[0].layers
+    ('Conv2d_0',)
     """
     path = as_path(path)
     with open_file(path) as file:

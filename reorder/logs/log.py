@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
@@ -41,12 +41,6 @@ _BY_LOCALE = (
 )
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
-_DISPATCH = "create:dispatch"
-# the primitive; its fields, if oneDNN knew them; the reason, which may contain commas; the source
-_PASSED_OVER = re.compile(
-    r"(?P<kind>[a-z_]+),(?:(?P<fields>[a-z0-9:]+,(?P=kind)(?:,[^,]*){6}),)?(?P<reason>.*),"
-    r"(?P<where>[^,]*:[0-9]+)"
-)
 # what a gzip file starts with
 _GZIP = b"\x1f\x8b"
 # the most lines that could not be read and are kept with their text
@@ -90,23 +84,6 @@ class VerboseEntry(NamedTuple):
         return self.event == "exec"
 
 
-class PassedOver(NamedTuple):
-    """An implementation that oneDNN did not choose for a primitive.
-
-    `kind` is the primitive: ``convolution``, ``reorder``, ...; `implementation` is empty if the
-    line does not name it; `where` is the file and line of oneDNN that gave the reason. `primitive`
-    is what was created instead: the next one of this kind in the log; None if none follows, or if
-    it has other sizes.
-    """
-
-    line: int
-    kind: str
-    implementation: str
-    reason: str
-    where: str
-    primitive: VerbosePrimitive | None = None
-
-
 class UnreadLine(NamedTuple):
     """A line of oneDNN whose form is not known: its number from 1, and what is wrong with it."""
 
@@ -134,10 +111,6 @@ class VerboseLog(NamedTuple):
         The first of these: `line` (from 1), `text`, and `why` it was not read.
     other_lines : int
         Lines that are not oneDNN's.
-    passed_over : tuple of PassedOver
-        Implementations that were not chosen, if the program ran with ``ONEDNN_VERBOSE=all``: the
-        `line`, `kind`, `implementation`, the `reason`, `where` oneDNN gives it, and the `primitive`
-        that was created instead, or None.
 
     Examples
     --------
@@ -151,7 +124,6 @@ class VerboseLog(NamedTuple):
     skipped: dict[str, int]
     unread: tuple[UnreadLine, ...]
     other_lines: int
-    passed_over: tuple[PassedOver, ...] = ()
 
     @property
     def executions(self) -> tuple[VerboseEntry, ...]:
@@ -198,7 +170,6 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
         dict(reader.skipped),
         tuple(reader.unread),
         reader.other_lines,
-        tuple(reader.passed_over),
     )
 
 
@@ -212,10 +183,7 @@ class _Reader:
         self.skipped: Counter[str] = Counter()
         self.unread: list[UnreadLine] = []
         self.other_lines = 0
-        self.passed_over: list[PassedOver] = []
         self._primitives: dict[str, VerbosePrimitive] = {}
-        # by kind: places in `passed_over` that wait for their primitive, with its problem if known
-        self._waiting: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
 
     def read(self, number: int, line: str) -> None:
         """Read one line."""
@@ -229,8 +197,6 @@ class _Reader:
             self.versions += _VERSION.findall(rest)
         elif match["component"] not in {None, "primitive"}:
             self.skipped[match["component"]] += 1
-        elif operation == _DISPATCH and (passed := _PASSED_OVER.fullmatch(rest)):
-            self._pass_over(number, passed)
         elif operation.isdecimal():
             self._skip(number, line, _BY_LOCALE)  # the second half of a timestamp
         elif operation and not _PROFILED.fullmatch(operation):
@@ -239,8 +205,6 @@ class _Reader:
             primitive, milliseconds = found
             stamp = float(match["stamp"]) if match["stamp"] else None
             self.entries.append(VerboseEntry(number, operation, primitive, milliseconds, stamp))
-            if not operation.endswith("cache_hit"):
-                self._choose(primitive)
         else:
             self._skip(number, line, _why_unread(rest))
 
@@ -248,18 +212,6 @@ class _Reader:
         self.skipped["unread"] += 1
         if len(self.unread) < _KEPT:
             self.unread.append(UnreadLine(number, line.strip(), why))
-
-    def _pass_over(self, number: int, match: re.Match[str]) -> None:
-        fields = (match["fields"] or ",,,").split(",")
-        self._waiting[match["kind"]].append((len(self.passed_over), fields[-1]))
-        self.passed_over.append(
-            PassedOver(number, match["kind"], fields[2], match["reason"], match["where"])
-        )
-
-    def _choose(self, primitive: VerbosePrimitive) -> None:
-        for at, problem in self._waiting.pop(primitive.kind, ()):
-            if problem in {"", primitive.problem}:
-                self.passed_over[at] = self.passed_over[at]._replace(primitive=primitive)
 
     def _entry(self, rest: str) -> tuple[VerbosePrimitive, float] | None:
         described, _, duration = rest.rpartition(",")

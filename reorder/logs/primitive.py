@@ -2,13 +2,13 @@
 
 A problem is sizes by letters, ``mb2_ic16oc32_ih8oh8kh3...``, or dims joined by colons,
 ``3x7x16:1x16x5``. The primitive decides which of them are the dims of which tensor. Sources:
-oneDNN 2.0 to 3.13, `verbose.cpp`, and lines of these versions.
+oneDNN 2.3 to 3.13, `verbose.cpp`, and lines of these versions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 from math import isfinite
 from typing import Any
@@ -31,15 +31,6 @@ _PARAMETER = re.compile(
 )
 # separates two items; the plus in a number such as 1e+05 is followed by a digit
 _NEXT = re.compile(r"\+(?=[a-z])")
-# oneDNN 2.0 to 2.2: each attribute ends with a semicolon, and lists are quoted
-_OLD_ATTRIBUTE = re.compile(r"(?P<name>[a-z_]+):(?:'(?P<items>[^']*)'|(?P<value>[^';\s]*));")
-_OLD_NAMES = {
-    "scratchpad_mode": "scratchpad",
-    "zero_points": "zero-points",
-    "post_ops": "post-ops",
-}
-# separates two items of such a list, which is of arguments: src:0:0.5_dst:2
-_OLD_NEXT = re.compile("_(?=[a-z])")
 # attributes that change neither the values nor the layouts of a reorder
 _HARMLESS = {"scratchpad", "fpmath", "fpmath_mode", "acc-mode", "deterministic"}
 
@@ -106,15 +97,17 @@ def read_attributes(text: str) -> VerboseAttributes:
     parts: dict[str, tuple[QuantizationParameter, ...]] = {}
     post_ops: tuple[PostOp, ...] = ()
     others = []
-    for name, value, items in _attributes(text):
+    for word in text.split():
+        name, _, value = word.partition(":")
+        name = name.removeprefix("attr-")
         parameters: list[QuantizationParameter | None] = []
         if name in {"scales", "zero-points"}:
-            parameters = [_parameter(*item.partition(":")[::2]) for item in items]
+            parameters = [_parameter(*item.partition(":")[::2]) for item in _NEXT.split(value)]
         elif name == "oscale":
             parameters = [_parameter("", value)]
         known = tuple(each for each in parameters if each is not None)
         if name == "post-ops" and value:
-            words = [item.split(":") for item in items]
+            words = [item.split(":") for item in _NEXT.split(value)]
             post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
         elif known and len(known) == len(parameters):
             kind = "zero_points" if name == "zero-points" else "scales"
@@ -122,29 +115,6 @@ def read_attributes(text: str) -> VerboseAttributes:
         else:
             others.append((name, value))
     return VerboseAttributes(**parts, post_ops=post_ops, others=tuple(others))
-
-
-def _attributes(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the name of each attribute, its text, and the items of this text."""
-    if old := _consecutive(_OLD_ATTRIBUTE, text):
-        for match in old:
-            name, value = match["name"], match["items"] or match["value"] or ""
-            items = value.removesuffix(";").split(";")
-            items = items if name == "post_ops" else _OLD_NEXT.split(value)
-            yield _OLD_NAMES.get(name, name), value, items
-        return
-    for word in text.split():
-        name, _, value = word.partition(":")
-        yield name.removeprefix("attr-"), value, _NEXT.split(value)
-
-
-def _consecutive(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    """Return the matches that follow each other and make up a text; none if they do not."""
-    found, at = [], 0
-    while (match := pattern.match(text, at)) is not None:
-        found.append(match)
-        at = match.end()
-    return found if at == len(text) else []
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
@@ -169,15 +139,14 @@ _AXIS = re.compile("[0-9]{1,3}")
 _SRC, _DST = "mb ic id ih iw", "mb oc od oh ow"
 _CONVOLUTION = {"src": _SRC, "wei": "g oc/g ic/g kd kh kw", "bia": "oc", "dst": _DST}
 _POOLED = "mb ic od oh ow"
-# letters that a problem may lack: without groups, without batches, or with fewer spatial dims
-_OPTIONAL = {"g", "b", "id", "ih", "iw", "od", "oh", "ow", "kd", "kh", "kw"}
+# letters that a problem may lack: without groups, or with fewer spatial dims
+_OPTIONAL = {"g", "id", "ih", "iw", "od", "oh", "ow", "kd", "kh", "kw"}
 _BY_LETTERS: dict[str, dict[str, str]] = {
     "convolution": _CONVOLUTION,
     "deconvolution": _CONVOLUTION,
     "inner_product": {"src": _SRC, "wei": "oc ic id ih iw", "bia": "oc", "dst": "mb oc"},
     "pooling": {"src": _SRC, "dst": _POOLED, "ws": _POOLED},
     "resampling": {"src": _SRC, "dst": _POOLED},
-    "matmul": {"src": "b m k", "wei": "b k n", "dst": "b m n"},  # oneDNN 2.0 to 2.2
     "batch_normalization": {"data": _SRC},
     "group_normalization": {"src": _SRC, "dst": _SRC},
     "lrn": {"data": _SRC},
@@ -233,12 +202,12 @@ class Problem(NamedTuple):
 
 def read_problem(text: str) -> Problem:
     """Read a problem string; one of neither form gives a problem without sizes and dims."""
-    # oneDNN 2.0 to 2.2 print a space before the dims of dst
-    if re.fullmatch(f"{DIMS}(?:[: ]{DIMS})*", text):
-        return Problem({}, tuple(read_dims(part) for part in re.split("[: ]", text)))
-    matches = _consecutive(_SIZE, text)
+    if re.fullmatch(f"{DIMS}(?::{DIMS})*", text):
+        return Problem({}, tuple(map(read_dims, text.split(":"))))
+    matches = [*_SIZE.finditer(text)]
     sizes = {match["name"]: _number(match["size"]) for match in matches}
-    return Problem(sizes if all(map(isfinite, sizes.values())) else {}, ())
+    is_read = "".join(match[0] for match in matches) == text and all(map(isfinite, sizes.values()))
+    return Problem(sizes if is_read else {}, ())
 
 
 def tensor_dims(
@@ -290,11 +259,7 @@ def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, 
     cell, direction = aux.get("alg", ""), aux.get("direction", "")
     gates = next((count for end, count in _GATES.items() if cell.endswith(end)), 0)
     width = 2 if direction.endswith("concat") else 1
-    if "dic" in sizes:
-        channels = {"dlc": width * sizes["dic"]}
-    else:  # oneDNN 2.0 to 2.2 print dlc instead
-        channels = {"dic": sizes["dlc"] // width} if "dlc" in sizes else {}
-    return channels | {
+    return ({"dlc": width * sizes["dic"]} if "dic" in sizes else {}) | {
         "d": 2 if direction.startswith("bidirectional") else 1,
         "gates": gates,
         "biases": gates + cell.startswith("lbr_"),

@@ -45,19 +45,6 @@ class LayerTime(NamedTuple):
     milliseconds: float
 
 
-class Reason(NamedTuple):
-    """Why an implementation was passed over, and for how many primitives.
-
-    `by_reference` counts those of them that became plain loops, which are slow.
-    """
-
-    kind: str
-    implementation: str
-    reason: str
-    primitives: int
-    by_reference: int
-
-
 @immutable
 class LogReport(NamedTuple):
     """What `report` found. Times are medians times counts, unless they are said to be sums.
@@ -83,10 +70,6 @@ class LogReport(NamedTuple):
     skewed : tuple of (VerbosePrimitive, Times)
         Primitives whose mean time is above three times the median, or whose median is above three
         times the minimum while they take at least 1 % of the time; the most different first.
-    reasons : tuple of Reason
-        Why implementations were passed over: `kind`, `implementation`, `reason`, for how many
-        `primitives`, and how many of these are left to plain loops, `by_reference`; those that have
-        any come first, then the most frequent.
     layers : tuple of LayerTime
         Each `layer` that a program named, and the `milliseconds` of one of its runs that were spent
         in oneDNN; the most expensive first.
@@ -111,7 +94,6 @@ class LogReport(NamedTuple):
     reorders: tuple[LoggedReorder, ...]
     round_trips: tuple[RoundTrip, ...]
     skewed: tuple[tuple[VerbosePrimitive, Times], ...]
-    reasons: tuple[Reason, ...]
     layers: tuple[LayerTime, ...]
     not_understood: tuple[tuple[str, int], ...]
 
@@ -134,7 +116,7 @@ def report(
     ----------
     log : VerboseLog
         What `reorder.logs.read_verbose` returned.
-    layers : OpenVinoLayers or TorchLayers, optional
+    layers : optional
         What `read_layers` returned: names for the executions.
     steady : bool
         Leave out what came before and after the equal runs of the log, and report one run.
@@ -205,7 +187,6 @@ def report(
         tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
         tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
         tuple(skewed),
-        _reasons(log),
         _layer_times(named, everything, all_names),
         _not_understood(everything),
     )
@@ -286,16 +267,6 @@ def _by_kind(times: Mapping[VerbosePrimitive, Times]) -> tuple[KindTime, ...]:
         groups[primitive.kind].append((each.executions, each.cost, slow))
     found = [KindTime(kind, *map(sum, zip(*each, strict=True))) for kind, each in groups.items()]
     return tuple(sorted(found, key=lambda each: -each.milliseconds))
-
-
-def _reasons(log: VerboseLog) -> tuple[Reason, ...]:
-    # a primitive that was not created is counted by its line
-    found: defaultdict[tuple[str, str, str], dict[int, bool]] = defaultdict(dict)
-    for line, kind, implementation, reason, _, primitive in log.passed_over:
-        key = -line if primitive is None else id(primitive)
-        found[kind, implementation, reason][key] = primitive is not None and primitive.is_reference
-    reasons = [Reason(*key, len(slow), sum(slow.values())) for key, slow in found.items()]
-    return tuple(sorted(reasons, key=lambda each: (-each.by_reference, -each.primitives)))
 
 
 def _not_understood(executions: Sequence[VerboseEntry]) -> tuple[tuple[str, int], ...]:

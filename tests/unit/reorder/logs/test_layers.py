@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memdesc import MemdescError
-from reorder.logs import OpenVinoLayers, TorchLayers, VerboseLog, read_layers, read_verbose, report
+from reorder.logs import VerboseLog, read_layers, read_verbose, report
+from reorder.logs.layers import OpenVinoLayers, TorchLayers
 
 _FILES = Path(__file__).parents[3] / "data" / "layers"
 _OPENVINO, _TORCH = _FILES / "openvino-2026.4", _FILES / "torch-2.13"

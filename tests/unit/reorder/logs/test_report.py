@@ -123,18 +123,6 @@ def test_the_number_of_runs_must_fit_the_log() -> None:
             _report(words, given, steady=steady)
 
 
-def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
-    slow, fast = ("dispatch,reorder,too many dims,a.cpp:1", "dispatch,reorder,bad flags,a.cpp:2")
-    first, second = (f"cache_miss,cpu,{line},1" for line, _ in _primitives("ab>ba@2x3 ab>ba@2x4"))
-    plain = first.replace("jit:uni", "ref:any")
-    lines = [fast, first, fast, second, slow, slow, plain, slow, fast]
-    found = report(read_verbose(f"onednn_verbose,v1,primitive,create:{line}" for line in lines))
-    assert found.reasons == (
-        ("reorder", "", "too many dims", 2, 1),
-        ("reorder", "", "bad flags", 3, 0),
-    )
-
-
 # Reorders of a log, measured here.
 
 
@@ -159,7 +147,6 @@ def test_a_logged_reorder_has_made_up_values_of_its_masks() -> None:
     for attributes, words in (
         (many, "--src-scale=mask:1 --scale=0.5 --zero-point=1 --beta=0.5"),
         ("attr-oscale:2 attr-post-ops:sum", "--src-scale=mask:2 --beta=1"),
-        ("oscale:2;post_ops:'sum:0.5;';", "--src-scale=mask:2 --beta=0.5"),
         ("attr-scales:src:3:f32:1x8", "--src-scale=mask:3:1x8"),
     ):
         ((primitive, _),) = _primitives("ab>s8::blocked:ab::f0@2x16/ATTRIBUTES")
