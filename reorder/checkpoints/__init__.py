@@ -2,8 +2,8 @@
 
 Files and what is in them:
 
-* `formats`: a module for each format; `writer`: an output that is whole or not there
-* `stored`: how a layout or a record becomes the tensors of a file
+* `formats`: a module for each format, and `entry`: tensors at rest, and what says what they hold
+* `writer`: an output that is whole or not there
 * `save`: `save` and `load`; `checkpoint`: `open_checkpoint`
 
 Quantised weights, which are several tensors:

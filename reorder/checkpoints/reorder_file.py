@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from memdesc import MemoryDesc
 from memdesc.errors import about
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.entry import Entry, PlannedFile, Span, Tensor
+from reorder.checkpoints.formats.entry import Entry, PlannedFile, Tensor, stored_layout
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.moves.losses import check_lost, lost_by, saturation_warnings
 from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
-from reorder.checkpoints.stored import stored_layout
 from reorder.checkpoints.writer import Writer
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
@@ -66,7 +65,7 @@ def plan_output(
     without a header, as `save_raw` does.
     """
     if stored is None:
-        return PlannedFile(target.name, dst.nbytes, (), {name: Span(0, dst.nbytes)})
+        return PlannedFile(target.name, dst.nbytes, (), {name: (0, dst.nbytes)})
     parts = [(stored_layout(name, stored), np.empty(0, np.uint8))]
     if scales is not None:
         arrays = {"scales": scales.scales, "zero_points": scales.zero_points}

@@ -20,18 +20,20 @@ from memdesc.errors import about, allocates, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from memdesc.record import RecordDesc
 from reorder.api import reorder
-from reorder.checkpoints.formats.descriptors import record_fields, record_of
-from reorder.checkpoints.formats.entry import Entry, Maps, Tensor
+from reorder.checkpoints.formats.entry import (
+    QUANTIZED,
+    Entry,
+    Maps,
+    Tensor,
+    joined_tensors,
+    record_fields,
+    record_of,
+    record_tensors,
+    stored_layout,
+)
 from reorder.checkpoints.formats.numpy_files import unpack_npz
 from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
-from reorder.checkpoints.stored import (
-    QUANTIZED,
-    joined_tensors,
-    stored_layout,
-    stored_record,
-    written_tensors,
-)
 from reorder.checkpoints.weights import Model, Weight
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
@@ -174,9 +176,8 @@ def _parts_of(name: str, value: Any) -> Parts:
                 f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
                 "options, so a file cannot name it; save its tensors"
             )
-        if len(value.tensors) == 1:
-            return [(stored_record(name, value.desc, "safetensors"), value.data)]
-        tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
+        is_bare = len(value.tensors) == 1
+        tensors = record_tensors(name, name, value.desc, "safetensors", is_bare=is_bare)
         return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
     is_scalar = False
     if not isinstance(value, Memory):

@@ -29,10 +29,19 @@ from memdesc.record.names import read_name, scheme_of
 from memdesc.record.rows import SCHEMES
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
-from reorder.checkpoints.formats.descriptors import record_of
-from reorder.checkpoints.formats.entry import Container, Entry, FileState, stored_desc
+from reorder.checkpoints.formats.entry import (
+    BARE_ROLES,
+    ONE,
+    QUANTIZED,
+    WEIGHT,
+    Container,
+    Entry,
+    FileState,
+    record_of,
+    stem_of,
+    stored_desc,
+)
 from reorder.checkpoints.formats.safetensors import homes_beside
-from reorder.checkpoints.stored import BARE_ROLES, ONE, QUANTIZED, WEIGHT, stem_of
 from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
 

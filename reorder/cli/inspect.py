@@ -20,9 +20,8 @@ from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
+from reorder.checkpoints.formats.entry import NOT_BYTES, UNQUANTISED, WEIGHT, Container, Entry
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.stored import UNQUANTISED, WEIGHT
 from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
 from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
 from reorder.cli.tensors import Operand

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import reorder
 from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
-from reorder.checkpoints.stored import written_tensors
+from reorder.checkpoints.formats.entry import record_tensors
 from tests.records import random_record
 
 pytestmark = [
@@ -40,7 +40,7 @@ _TORCH = {
 
 def tensors_of(record: reorder.records.Record) -> dict[str, Any]:
     """Return the tensors of a record in torch, as files of their producer have them."""
-    stored = written_tensors("x", record.desc, "safetensors")
+    stored = record_tensors("x", "x", record.desc, "safetensors")
     return {
         role: torch.from_numpy(record.tensors[role][: each.nbytes].copy())
         .view(getattr(torch, _TORCH[each.dtype]))

@@ -30,7 +30,7 @@ from reorder.checkpoints.config import (
     sections_of,
 )
 from reorder.checkpoints.experts import block_of, holds_experts
-from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
+from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
 from reorder.messages import first_of
 from reorder.values.formats import FLOATS
 

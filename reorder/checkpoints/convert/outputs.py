@@ -19,8 +19,8 @@ from reorder.checkpoints.formats.entry import (
     Entry,
     FileState,
     PlannedFile,
-    Span,
     Tensor,
+    is_order_hidden,
     safe_path,
 )
 from reorder.checkpoints.formats.safetensors import find_indices, is_shard, plan_shards, stem_of
@@ -30,7 +30,6 @@ from reorder.checkpoints.formats.table import (
     format_of,
     plan_file,
 )
-from reorder.checkpoints.stored import is_order_hidden
 from reorder.disk import read_if_exists, read_small, reason_of
 from reorder.messages import first_of
 
@@ -191,7 +190,7 @@ def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> Outpu
             nbytes, shape = state.nbytes, (state.nbytes,)
             entry = Entry(path.name, "u8", shape, path, 0, nbytes, state)
             copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
-            files.append(PlannedFile(name, nbytes, (), {inner: Span(0, nbytes)}))
+            files.append(PlannedFile(name, nbytes, (), {inner: (0, nbytes)}))
             continue
         left.setdefault(why, []).append(name)
     told = [f"left out, because {why}: {_first(names)}" for why, names in left.items()]

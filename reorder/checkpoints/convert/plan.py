@@ -18,9 +18,15 @@ from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Target, beside, left_out_warnings
-from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
+from reorder.checkpoints.formats.entry import (
+    ONE,
+    Entry,
+    Tensor,
+    joined_tensors,
+    stem_of,
+    stored_desc,
+)
 from reorder.checkpoints.moves.changes import ONLY, Reorder
-from reorder.checkpoints.stored import ONE, joined_tensors, stem_of
 from reorder.checkpoints.weights import (
     Claims,
     Model,

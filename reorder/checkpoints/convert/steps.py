@@ -17,8 +17,17 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import scheme_of
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, Rule, is_record
-from reorder.checkpoints.formats.descriptors import record_fields
-from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
+from reorder.checkpoints.formats.entry import (
+    QUANTIZED,
+    WEIGHT,
+    Entry,
+    Tensor,
+    joined_tensors,
+    record_tensors,
+    stored_desc,
+    stored_layout,
+    stored_record,
+)
 from reorder.checkpoints.moves.changes import (
     ONLY,
     Change,
@@ -32,14 +41,6 @@ from reorder.checkpoints.moves.changes import (
 from reorder.checkpoints.moves.losses import check_scales, check_zero_points
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
-from reorder.checkpoints.stored import (
-    QUANTIZED,
-    WEIGHT,
-    joined_tensors,
-    stored_layout,
-    stored_record,
-    written_tensors,
-)
 from reorder.checkpoints.weights import tensors_of
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.record import Record
@@ -185,7 +186,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     constants: dict[str, bytes] = {}
     if isinstance(dst, RecordDesc):
         prefix = name.removesuffix(WEIGHT)
-        targets = _record_tensors(prefix, prefix, dst, format_name)
+        targets = record_tensors(prefix, prefix, dst, format_name)
     elif isinstance(change, Quantize):
         targets = _quantized(name, dst, change.scales, change.axes, change.groups)
     elif not given.keys().isdisjoint({"dst_scale", "dst_zero_point"}):
@@ -259,13 +260,6 @@ def _is_encoding(rule: Rule) -> bool:
     return first in FLOATS and others == [_SCALES]
 
 
-def _record_tensors(
-    name: str, prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
-) -> dict[str, Tensor]:
-    written = written_tensors(prefix, desc, format_name, is_bare=is_bare)
-    return joined_tensors(name, record_fields(desc), written)
-
-
 # --- records ---
 
 
@@ -296,7 +290,7 @@ def record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
             change = Repack(src.bare, dst.bare)
             name = prefix if weight.note is None else weight.note.name_at(prefix)
             is_bare = len(weight.tensors) > 1 and not weight.is_dotted
-            targets = _record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
+            targets = record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
     except MemdescError as error:
         rule.fail(f"{weight.prefix}: {error}")
     order = weight.order

@@ -29,7 +29,7 @@ from reorder.checkpoints.experts import (
     holds_experts,
     split_stacks,
 )
-from reorder.checkpoints.stored import UNQUANTISED, WEIGHT, model_axes
+from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, beside_floats, find_orphans, holds_codes
 from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits

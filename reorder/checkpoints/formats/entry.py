@@ -1,32 +1,47 @@
-"""The values that all formats read into (`Entry`, `Container`) and write from (`PlannedFile`).
+"""Tensors at rest: what headers say of them, what they hold, and how they are stored.
 
-All offsets of a planned file are known from names and sizes before anything is written.
+All formats read into `Entry` and `Container`, and write from `Tensor` and `PlannedFile`. If dtype
+and shape do not say what a tensor holds, the metadata has a descriptor: a layout as `to_json`
+writes it, or a record by its name. It may have a note: what this tensor and others are together.
+
+Whole elements are stored in their physical shape, with an axis for each block in memory order.
+Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
+blocks, then the rest as words. That is how 4-bit weights are packed into int32 (AutoGPTQ, AutoAWQ,
+vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from pathlib import Path, PurePosixPath
 from time import time_ns
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memdesc import MemdescError, MemoryDesc, UnknownFormatError, memory_desc
-from memdesc.dtypes import DATA_TYPES
+from memdesc import MemdescError, MemoryDesc, UnknownFormatError, data_type, memory_desc
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
+from memdesc.layout import memory_order
+from memdesc.names.weights import PACKINGS
 from memdesc.record import RecordDesc, record_desc
+from memdesc.record.names import scheme_of
 from memdesc.tuples import NamedTuple
+from memdesc.written import SCHEMA
 from reorder.disk import open_file
+from reorder.values.formats import INTEGERS
 
 Desc = MemoryDesc | RecordDesc
-
 
 # the most bytes in the name of a tensor; real names have about a hundred
 _MAX_NAME = 2**16 - 1
@@ -38,6 +53,26 @@ NOT_BYTES = (
 )
 # how long file systems may give the same time to all that is written: FAT 2 s, Linux 4 ms
 _CLOCK_STEP_NS = 2 * 10**9
+# metadata keys: this, then the name of the tensor
+PREFIX = "memdesc."
+# the most characters of a descriptor; the longest one written has a few thousand
+MAX_DESCRIPTOR = 2**20
+# of a tensor of GGUF
+_MAX_AXES = 4
+# the key of the note about several tensors, in the descriptor of the first of them
+_NOTE = "value"
+# the role of a record's only tensor
+ONE = "data"
+# roles of a Quantized's tensors -> the endings of their names
+QUANTIZED = MappingProxyType({"memory": "", "scales": "_scale", "zero_points": "_zero_point"})
+WEIGHT = ".weight"
+_DOT = "."
+# the types of weights that are not quantised
+UNQUANTISED = ("f32", "f16", "bf16")
+# endings of names beside codes whose name is the prefix, such as experts in one tensor:
+# transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
+_BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
+BARE_ROLES = MappingProxyType({ending.removeprefix("_"): role for role, ending in _BARE.items()})
 
 
 class FileState(NamedTuple):
@@ -336,13 +371,6 @@ class Tensor(NamedTuple):
     note: Mapping[str, Any] | None = None
 
 
-class Span(NamedTuple):
-    """Where the bytes of a tensor are in a file."""
-
-    offset: int
-    nbytes: int
-
-
 class PlannedFile(NamedTuple):
     """A file of an output: its size, where its tensors go, and the bytes of everything else."""
 
@@ -351,15 +379,14 @@ class PlannedFile(NamedTuple):
     nbytes: int
     # the bytes that are not those of tensors, each part with its offset
     headers: tuple[tuple[int, bytes | memoryview], ...]
-    spans: Mapping[str, Span]
+    # where the bytes of each tensor go: their offset, and how many there are
+    spans: Mapping[str, tuple[int, int]]
     # called with the complete file before it gets its name, to write what depends on the data
     seal: Callable[[Path], None] | None = None
 
     def with_data(self, data: Mapping[str, bytes | memoryview]) -> PlannedFile:
         """Return the file with the bytes of those of its tensors that are known already."""
-        held = [
-            (self.spans[name].offset, each) for name, each in data.items() if name in self.spans
-        ]
+        held = ((self.spans[name][0], each) for name, each in data.items() if name in self.spans)
         return self._replace(headers=(*self.headers, *held))
 
     def write(self, out: BinaryIO) -> None:
@@ -420,3 +447,276 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
         return None, f"memdesc has no data type and no record called {short_repr(dtype)}"
     except MemdescError as error:
         return None, str(error)
+
+
+# --- descriptors in the metadata ---
+
+
+def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
+    """Write what a tensor holds, and what several are together if it is the first of them."""
+    if isinstance(desc, MemoryDesc):
+        text = desc.to_json()
+    elif not desc.name or len(desc.tensors) > 1:
+        raise MemdescError(
+            f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
+        )
+    else:
+        text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
+    return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
+
+
+def record_fields(desc: RecordDesc) -> dict[str, Any]:
+    """Return what `record_of` needs to make a record again, as JSON values."""
+    if not desc.name:
+        raise MemdescError(f"{desc!r} has no name, and a file names the format of a record")
+    return {"record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
+
+
+def record_of(fields: Mapping[str, Any]) -> RecordDesc:
+    """Return the record that a file names. Fails if no record has that name and these options."""
+    name, options = fields.get("record"), fields.get("options", {})
+    if not isinstance(name, str):
+        raise MemdescError(f"the name of a record must be a string, not {short_repr(name)}")
+    if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
+        raise MemdescError(
+            f"the options of a record are not those of record_desc: {short_repr(options)}"
+        )
+    return record_desc(fields.get("dims", ()), name, **options)
+
+
+@lru_cache(maxsize=64)
+def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
+    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors."""
+    if len(text) > MAX_DESCRIPTOR:
+        raise MemdescError(
+            f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
+        )
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MemdescError(f"not a descriptor: {error}") from None
+    note = fields.get(_NOTE) if isinstance(fields, dict) else None
+    if not isinstance(note, dict | None):
+        raise MemdescError(
+            f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
+        )
+    if not isinstance(fields, dict) or "record" not in fields:
+        return MemoryDesc.from_json(text), note
+    if fields.get("schema") != SCHEMA:
+        raise MemdescError(f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}")
+    desc = record_of(fields)
+    if len(desc.tensors) > 1:
+        raise MemdescError(f"{desc!r} is a record of several tensors, not of one")
+    return desc, note
+
+
+def container_of(
+    form: str, path: Path, entries: Sequence[Entry], metadata: Mapping[str, Any]
+) -> Container:
+    """Return what a file's headers say, given its tensors without and metadata with descriptors."""
+    names = {each.name for each in entries}
+    texts, rest = dict[str, str](), dict[str, Any]()
+    for key, text in metadata.items():
+        name = key.removeprefix(PREFIX)
+        # other metadata may have such keys
+        if name != key and isinstance(text, str) and (name in names or _is_descriptor(text)):
+            texts[name] = text
+        else:
+            rest[key] = text
+    if unknown := texts.keys() - names:
+        raise MemdescError(f"a descriptor of {short_repr(min(unknown))}, which it does not have")
+    found = check_entries(describe(each, texts.get(each.name)) for each in entries)
+    return Container(form, found, rest, (path,))
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether a text has the form of a descriptor, right or wrong."""
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(text[:MAX_DESCRIPTOR])
+        return isinstance(fields, dict) and "schema" in fields
+    return len(text) > MAX_DESCRIPTOR
+
+
+def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
+    """Return the metadata for tensors whose dtype and shape alone do not say what they hold."""
+    found = {}
+    for tensor in tensors:
+        implied, _ = stored_desc(tensor.dtype, tensor.shape)
+        desc = tensor.desc or implied
+        if desc is not None and (desc != implied or tensor.note):
+            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
+    return found
+
+
+def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
+    """Return an entry with its `desc`, from its descriptor, in the metadata or `source`."""
+    if text is None:
+        desc, reason = stored_desc(entry.dtype, entry.shape)
+        return replace(entry, desc=desc, reason=entry.reason or reason)
+    with about(f"the descriptor of {short_repr(entry.name)}"):
+        desc, note = desc_from_json(text)
+        if isinstance(desc, MemoryDesc) and desc.has_broadcast:
+            raise MemdescError(f"{desc!r} repeats elements, which a stored tensor does not")
+    if desc.nbytes != entry.nbytes:
+        raise MemdescError(
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {desc!r} takes "
+            f"{desc.nbytes}"
+        )
+    if problem := _misfit(entry, desc):
+        place = source or f"{short_repr(PREFIX + entry.name)} from the metadata"
+        raise MemdescError(
+            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
+            f"descriptor {desc!r} means {problem}: another program changed the tensor, and kept "
+            f"the descriptor; remove {place}"
+        )
+    return replace(entry, desc=desc, reason="", is_described=True, note=note)
+
+
+def _misfit(entry: Entry, desc: Desc) -> str:
+    """Return the elements that a descriptor means if a tensor has others, or other axes.
+
+    Blocks may be words or bytes of any shape, and elements in their order wider integers or flat
+    bytes. Otherwise integers as wide replace types that a container lacks, and the axes are those
+    of the descriptor, with the outer ones joined in GGUF; scales of some records have padded dims.
+    """
+    held, is_integer = DATA_TYPES.get(entry.dtype), entry.dtype in INTEGERS
+    if isinstance(desc, RecordDesc):
+        return "" if held is None or is_integer or not entry.nbytes else "u8"
+    if not entry.nbytes or desc.layout.xor:
+        return ""  # of a swizzle there are only bytes
+    dtype = desc.dtype
+    blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
+    meant = f"{dtype} of shape {(*blocks,)}"
+    is_whole = desc.is_dense and not (desc.offset0 or dtype.is_packed or desc.extra)
+    is_plain = is_whole and len(blocks) == len(desc.axes) == desc.ndims and desc.nelems != 1
+    is_flat = entry.dtype == "u8" and entry.shape == (entry.nbytes,)
+    if held is None or (is_integer and held.bits != dtype.bits):
+        is_wider = held is not None and held.bits > dtype.bits and dtype.name in INTEGERS
+        return "" if not is_plain or is_flat or is_wider else meant
+    is_replaced = dtype.name in INTEGERS or dtype.numpy.isbuiltin != 1 or dtype.bits == BYTE_BITS
+    is_same = held == dtype or (is_integer and is_replaced)
+    shape = [size for size in entry.shape if size > 1]
+    orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
+    axes = [[size for size in order if size > 1] for order in orders]
+    is_joined = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
+    if is_plain:
+        is_alike = shape in axes or (is_joined and len(blocks) > len(entry.shape) == _MAX_AXES)
+        return "" if is_flat or (is_same and is_alike) else meant
+    return "" if is_same and (dtype.is_packed or is_joined) else meant
+
+
+# --- how layouts and records are stored ---
+
+
+def _joint(name: str) -> str:
+    """Return what separates the name of a layer and those of a record's tensors."""
+    scheme = scheme_of(name)
+    return _DOT if scheme is None else scheme.joint
+
+
+def model_axes(desc: RecordDesc) -> str:
+    """Return the letters of a record's dims in the order in which models have them as floats."""
+    scheme = scheme_of(desc.name)
+    model = scheme.model if scheme else ""
+    return model if len(model) == len(desc.letters) else desc.letters
+
+
+def stem_of(name: str, role: str, record: str) -> str:
+    """Return what precedes the role in the name of a record's tensor."""
+    ending = _joint(record) + role
+    return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
+
+
+def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
+    """Return how a layout is stored: narrow elements in `words`, or else at least in bytes."""
+    dtype = desc.dtype
+    for word in (words, "u8"):
+        if word is None or data_type(word).bits <= dtype.bits:
+            continue
+        shape = _shape_of_words(desc, data_type(word).bits // dtype.bits)
+        if shape is not None:
+            return Tensor(name, word, shape, desc.nbytes, desc)
+    shape = None if dtype.is_packed or desc.extra is not None else _extents(desc)
+    kind, shape = ("u8", (desc.nbytes,)) if shape is None else (dtype.name, shape)
+    return Tensor(name, kind, shape, desc.nbytes, desc)
+
+
+def is_order_hidden(tensor: Tensor) -> bool:
+    """Whether a permuted tensor is stored with the dtype and shape of a row-major one."""
+    desc = tensor.desc
+    if not isinstance(desc, MemoryDesc) or not desc.nelems or desc.layout.xor:
+        return False
+    order = [block.axis for block in sorted(desc.blocks, key=memory_order) if block.extent > 1]
+    if order == sorted(order) or len(set(order)) < len(order):
+        return False
+    plain = stored_layout(tensor.name, memory_desc(desc.dims, desc.dtype), tensor.dtype)
+    return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
+
+
+def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
+    """Return the blocks' extents in memory order; None if they leave gaps."""
+    if desc.layout.xor:
+        return None
+    found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
+    is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
+    return found if is_full or not desc.nelems else None
+
+
+def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
+    """Return the shape in words of `count` elements; None if words would be partly filled."""
+    extents = _extents(desc)
+    if extents is None or desc.nelems == 0:
+        return None
+    packings = [PACKINGS[name.text] for name in desc.names() if name.text in PACKINGS]
+    if any(packing.is_in_shape for packing in packings):
+        extents = desc.padded_dims
+    axes = max(desc.ndims - 1, 0)
+    rest = prod(extents[axes:])
+    return None if rest % count else (*extents[:axes], rest // count)
+
+
+def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
+    """Return how a record of one tensor is stored: with its type in GGUF, else as bytes."""
+    if format_name == "gguf":
+        return Tensor(name, desc.name, desc.dims, desc.nbytes, desc)
+    rows = prod(desc.dims[:-1])
+    shape = (*desc.dims[:-1], desc.nbytes // rows) if rows else (desc.nbytes,)
+    return Tensor(name, "u8", shape, desc.nbytes, desc)
+
+
+def record_tensors(
+    name: str, prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
+) -> dict[str, Tensor]:
+    """Return how a record is stored, by the roles of its tensors; `name` is that of the whole.
+
+    With `is_bare`, the codes are called `prefix` itself, and the others `prefix` and an ending.
+    """
+
+    def full(stem: str, rest: str) -> str:
+        return stem + rest if stem else rest.removeprefix(".")  # a model may be one layer
+
+    scheme = scheme_of(desc.name)
+    if scheme is None or [*desc.tensors] == [ONE]:
+        called = prefix if is_bare or prefix.endswith(WEIGHT) else full(prefix, WEIGHT)
+        return {ONE: stored_record(called, desc, format_name)}
+    stem, is_bare = prefix.removesuffix(WEIGHT), is_bare and scheme.joint == _DOT
+    ends = {role: f"{scheme.joint}{role}" for role in desc.tensors}
+    if is_bare:
+        ends = {role: _BARE.get(role, f"_{role}") for role in ends}
+    words = scheme.words(desc)
+    tensors = {role: Tensor(full(stem, end), *words[role]) for role, end in ends.items()}
+    return joined_tensors(name, record_fields(desc), tensors)
+
+
+def joined_tensors(
+    name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return tensors by role; if they are several, the first has the note that joins them.
+
+    `facts` are what `record_fields` returns for a record, or ``quantized`` with axis and groups.
+    """
+    if len(tensors) == 1:
+        return dict(tensors)
+    first = next(iter(tensors))
+    note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    return {**tensors, first: tensors[first]._replace(note=note)}

@@ -24,16 +24,16 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.descriptors import container_of, descriptors_of
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
     PlannedFile,
-    Span,
     Tensor,
     check_nbytes,
     check_planned,
     checked_shape,
+    container_of,
+    descriptors_of,
     joined,
     open_container,
     stored_desc,
@@ -276,7 +276,7 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
         places[tensor.name], at = at, at + -(-tensor.nbytes // alignment) * alignment
     text = b"".join(head)
     start = -(-len(text) // alignment) * alignment
-    spans = {each.name: Span(start + places[each.name], each.nbytes) for each in tensors}
+    spans = {each.name: (start + places[each.name], each.nbytes) for each in tensors}
     return PlannedFile(name, start + at, ((0, text),), spans)
 
 

@@ -31,18 +31,19 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.descriptors import MAX_DESCRIPTOR, desc_to_json, describe
 from reorder.checkpoints.formats.entry import (
+    MAX_DESCRIPTOR,
     Container,
     Entry,
     FileState,
     PlannedFile,
-    Span,
     Tensor,
     check_entries,
     check_name,
     check_planned,
     checked_shape,
+    desc_to_json,
+    describe,
     open_container,
     stored_desc,
 )
@@ -228,7 +229,7 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
         if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
             shape = desc.dims if tensor.shape else ()
             head = header_of(desc.dtype.numpy, shape, is_fortran=strides is not None).raw
-            span = Span(len(head), tensor.nbytes)
+            span = (len(head), tensor.nbytes)
             return PlannedFile(name, sum(span), ((0, head),), {tensor.name: span})
     raise _inexpressible(name, f"the layout of {desc!r}", "reorder it to 'plain'")
 
@@ -359,7 +360,7 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
     del metadata  # it has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
-    spans: dict[str, Span] = {}
+    spans: dict[str, tuple[int, int]] = {}
     members: list[zipfile.ZipInfo] = []
     at = 0
     for tensor in tensors:
@@ -378,7 +379,7 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
             members.append(member)
             pieces.append((at, _local_header(member) + head))
             start = at + len(pieces[-1][1])
-            spans.setdefault(tensor.name, Span(start, nbytes))
+            spans.setdefault(tensor.name, (start, nbytes))
             at = start + nbytes
     end = _End(at)
     _write_members(end, members)

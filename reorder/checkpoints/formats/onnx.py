@@ -19,7 +19,6 @@ from types import MappingProxyType
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.descriptors import describe
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
@@ -27,6 +26,7 @@ from reorder.checkpoints.formats.entry import (
     check_entries,
     check_name,
     checked_shape,
+    describe,
     map_file,
     open_container,
     safe_path,

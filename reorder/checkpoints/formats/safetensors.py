@@ -20,17 +20,17 @@ from typing import Any
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
-from reorder.checkpoints.formats.descriptors import container_of, descriptors_of
 from reorder.checkpoints.formats.entry import (
     Container,
     Entry,
     PlannedFile,
-    Span,
     Tensor,
     Unread,
     check_nbytes,
     check_planned,
     checked_shape,
+    container_of,
+    descriptors_of,
     joined,
     open_container,
     safe_path,
@@ -155,7 +155,7 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
             f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
         )
     head = len(text).to_bytes(_LENGTH, "little") + text
-    spans = {each.name: Span(len(head) + places[each.name], each.nbytes) for each in tensors}
+    spans = {each.name: (len(head) + places[each.name], each.nbytes) for each in tensors}
     return PlannedFile(name, len(head) + at, ((0, head),), spans)
 
 

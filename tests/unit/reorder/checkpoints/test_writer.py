@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.checkpoints.formats.entry import PlannedFile, Span, Tensor
+from reorder.checkpoints.formats.entry import PlannedFile, Tensor
 from reorder.checkpoints.formats.safetensors import plan_shards
 from reorder.checkpoints.formats.table import plan_file, read_container
 from reorder.checkpoints.writer import InUseError, Writer, partial_folder
@@ -57,22 +57,22 @@ def test_a_target_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
-    huge = PlannedFile("x", 2**55, (), {"a": Span(0, 2**55)})
+    huge = PlannedFile("x", 2**55, (), {"a": (0, 2**55)})
     with pytest.raises(MemdescError, match="takes 36028797018963968 bytes, but its disk has"):
         Writer(tmp_path / "x", [huge]).begin()
     # others who fill the disk meanwhile take no room that an output needs
-    with Writer(tmp_path / "x", [PlannedFile("x", 10**6, (), {"a": Span(0, 10**6)})]) as writer:
+    with Writer(tmp_path / "x", [PlannedFile("x", 10**6, (), {"a": (0, 10**6)})]) as writer:
         assert writer.where("a").path.stat().st_blocks * 512 >= 10**6
         writer.discard()
     # the lock was given back
-    with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": Span(0, 1)})]) as writer:
+    with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": (0, 1)})]) as writer:
         writer.discard()
     with pytest.raises(MemdescError, match="cannot be written: No such file"):
         Writer(tmp_path / "no" / "x", []).begin()
 
 
 def _files(*names: str) -> list[PlannedFile]:
-    return [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
+    return [PlannedFile(name, 10, (), {name: (0, 10)}) for name in names]
 
 
 def _fill(target: Path, fill: int, *, overwrite: bool = False) -> None:
