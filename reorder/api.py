@@ -412,11 +412,8 @@ def _load_device() -> Callable[..., DeviceMemory]:
     return reorder_on_device
 
 
-@cache
+@load_late
 def _load_backend() -> type[PreparedReorder]:
-    def load() -> type[PreparedReorder]:
-        from reorder.cpu import PreparedReorder  # most programs only plan, or use a device
+    from reorder.cpu import PreparedReorder  # most programs only plan, or use a device
 
-        return PreparedReorder
-
-    return load_late(load)
+    return PreparedReorder

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 from reorder.forks import at_fork, importing_own
@@ -57,14 +58,14 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
     return returned[0]
 
 
-def load_late(load: Callable[[], _Result]) -> _Result:
-    """Call a function that imports modules of ours at their first use, with enough stack."""
+def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:
+    """Let a function that imports modules of ours do so once, with enough stack."""
 
     def run() -> _Result:
         with importing_own:
             return load()
 
-    return on_enough_stack(run)
+    return cache(lambda: on_enough_stack(run))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,13 @@ import numpy as np
 from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.batch import LinkedBatch
-from reorder.cpu.runtime.job import FastCall
-from reorder.cpu.runtime.pool import load_pool
-from reorder.cpu.schedule.batches import BatchBuilder
+from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
+from reorder.cpu.runtime.job import FastCall, Job, make_job, repeated_at
+from reorder.cpu.runtime.pool import load_pool, run_job
+from reorder.cpu.schedule.batches import Batch, BatchBuilder
+from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.schedule.tile_choice import needs_tiles
+from reorder.cpu.tables import Array, Words
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
@@ -70,7 +72,7 @@ class PreparedReorder:
             if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
-        self._sums = {mask: _sums(plan.dst, mask, self.threads) for mask in masks}
+        self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
@@ -226,33 +228,89 @@ class _Schedule:
         return address_of(self._kept[0][0])
 
 
-@cache
+class LinkedBatch:
+    """A batch whose program has the addresses of what it names; it keeps the arrays alive."""
+
+    __slots__ = ("_interpreter", "_origin", "batch", "program")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.program, self._interpreter = _linked(batch)
+        self._origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
+
+    @property
+    def job(self) -> Job:
+        """The job at the origin; this batch must outlive it."""
+        interpreter, program = self._interpreter(), address_of(self.program)
+        return make_job(interpreter, program, self.batch.partition, self._origin)
+
+    def execute(self, src_at: int, dst_at: int) -> None:
+        """Run the program on src and dst at two addresses."""
+        job = self.job
+        if not self.batch.indirect:
+            run_job(src_at, dst_at, job)
+            return
+        for offsets in each_points(self.batch.indirect):
+            points = self.batch.place(offsets)
+            if len(points):
+                repeated, _bounds = repeated_at(job, points)
+                run_job(src_at, dst_at, repeated)
+
+
+def _linked(batch: Batch) -> tuple[Words, Callable[[], int]]:
+    """Return a program with addresses, and what returns that of its interpreter."""
+    kernel = batch.kernel
+    if kernel is not None:
+        return batch.program, lambda: interpreter_at(kernel)
+    # programs of boxes alone load none of this
+    from reorder.cpu.runtime.stages import link, tile_interpreter_at
+
+    return link(batch), tile_interpreter_at
+
+
+class Sums:
+    """Sums of int8 elements over some dims: a second pass over what a reorder stored."""
+
+    def __init__(self, desc: MemoryDesc, mask: int, threads: int) -> None:
+        # the job has addresses of its arrays
+        self._reduction = reduction = _reductions()(desc, mask, threads)
+        name = "interpreter of sums of 8-bit elements"
+        interpreter = compiled_interpreter(name, _load_reduction)
+        self._job = make_job(interpreter, address_of(reduction.program), reduction.partition)
+        self._offset = desc.offset0
+
+    def __call__(self, address: int) -> Array:
+        """Return the sums of a buffer, over padded indices of the dims that are kept."""
+        sums = np.zeros(self._reduction.shape, np.int32)
+        run_job(address + self._offset, address_of(sums), self._job)
+        return sums
+
+
+def _load_reduction() -> Callable[..., None]:
+    from reorder.cpu.kernels.reduce import emit_reduction
+
+    return emit_reduction
+
+
+@load_late
 def _fast_calls() -> Any:
-    def load() -> Any:
-        from reorder.cpu.runtime import fast_call  # first calls do without
+    from reorder.cpu.runtime import fast_call  # first calls do without
 
-        return fast_call
-
-    return load_late(load)
+    return fast_call
 
 
-@cache
+@load_late
 def _tile_batches() -> Any:
-    def load() -> Any:
-        from reorder.cpu.schedule import tile_batches  # most moves have no tiles
+    from reorder.cpu.schedule import tile_batches  # most moves have no tiles
 
-        return tile_batches
-
-    return load_late(load)
+    return tile_batches
 
 
-def _sums(desc: MemoryDesc, mask: int, threads: int) -> Any:
-    def load() -> Any:
-        from reorder.cpu.runtime.sums import Sums  # few weights have compensation
+@load_late
+def _reductions() -> Any:
+    from reorder.cpu.schedule.reduction import reduce_dims  # few weights have compensation
 
-        return Sums
-
-    return load_late(load)(desc, mask, threads)
+    return reduce_dims
 
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:

@@ -4,9 +4,17 @@ A worker spins for a short time after each job, so that successive calls find it
 Then it sleeps, also in compiled code, since waking must not wait for the GIL. The caller works
 too, and waits only for workers that have entered the job: a worker that wakes late, or has lost
 its core, finds no chunk left.
+
+Users may ask for parallel regions of an OpenMP runtime by `MEMDESC_OPENMP=1`. After a region of
+another library its threads spin for some milliseconds, on all cores. Meanwhile a job on threads of
+ours has to share the cores with them, and a job on theirs starts at once. Once they sleep, they
+take longer to wake than ours. Only functions that OpenMP and the GNU runtime publish are called;
+Intel's and LLVM's have them too.
 """
 
 import ctypes
+import os
+import re
 import threading
 from contextlib import suppress
 from time import perf_counter
@@ -21,12 +29,13 @@ from reorder.cpu.runtime.pool_block import (
     POOL,
     THREAD,
     compile_publish,
+    function_at,
     pool_words,
     publish,
     taken_lock,
     thread_words,
 )
-from reorder.cpu.runtime.worker import serve, share_job
+from reorder.cpu.runtime.worker import enter_region, serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
 
@@ -36,6 +45,14 @@ _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # code of the pool takes tens of milliseconds, and half a second where it must be compiled.
 _MAX_ALONE = 8
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
+# The files of OpenMP runtimes among those that a process has mapped, and the functions of which the
+# words of the pool have the addresses.
+_RUNTIME = r"/\S*/lib(?:gomp|iomp5|omp)\b[^/\s]*\.so[^/\s]*$"
+_OPENMP = (
+    (POOL.number_at, "omp_get_thread_num"),
+    (POOL.inside_at, "omp_in_parallel"),
+    (POOL.region_at, "GOMP_parallel"),
+)
 
 
 class _State:
@@ -78,11 +95,32 @@ def load_pool() -> Any:
     name = "thread pool: job"
     if not pool_words()[POOL.share_at]:
         if settings.uses_openmp():
-            from reorder.cpu.runtime.openmp import load_openmp
-
-            load_openmp()
+            _load_openmp()
         publish(ADDRESS, POOL.share_at, compiled_at(_share, name))
     return c_function(_share, name)
+
+
+def _load_openmp() -> None:
+    """Let jobs run in regions of the first OpenMP runtime of this process."""
+    enter, runtimes = _compile_region(), []
+    with (
+        suppress(OSError),  # where the system lists no files
+        open("/proc/self/maps", encoding="utf-8", errors="replace") as maps,
+    ):
+        runtimes = re.findall(_RUNTIME, maps.read(), re.MULTILINE)
+    for path in dict.fromkeys(runtimes):
+        with suppress(OSError, AttributeError):
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            addresses = [(field, function_at(library[name])) for field, name in _OPENMP]
+            # the last one tells other threads that the rest is there
+            for field, address in ((POOL.enter_at, enter), *addresses):
+                publish(ADDRESS, field, address)
+            return
+
+
+def _compile_region() -> int:
+    """Return the address of the function that each thread of a region runs."""
+    return compiled_at(enter_region, "thread pool: region")
 
 
 def _forget() -> None:
@@ -107,9 +145,7 @@ def compile_pool() -> None:
     load_pool()
     c_function(serve, "thread pool: worker")
     compile_publish()
-    from reorder.cpu.runtime.openmp import compile_region
-
-    compile_region()
+    _compile_region()
 
 
 def _start_workers(workers: int, starting: Any) -> None:

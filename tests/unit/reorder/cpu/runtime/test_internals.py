@@ -14,9 +14,9 @@ from numba.core import codegen, compiler, cpu
 
 from memdesc import MemdescError
 from reorder.cpu.runtime import compiler as compiler_of_text
-from reorder.cpu.runtime import internals
+from reorder.cpu.runtime import functions
 
-_FILE = Path(internals.__file__)
+_FILE = Path(functions.__file__)
 _ROOT = Path(__file__).parents[5]
 
 

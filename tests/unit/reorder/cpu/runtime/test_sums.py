@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from reorder.cpu.runtime.sums import Sums
+from reorder.cpu.execute import Sums
 from reorder.memory.buffers import address_of
 from reorder.memory.compensation import _sums
 from tests.guarded import Guarded
