@@ -18,9 +18,8 @@ from memdesc.tuples import NamedTuple
 from reorder.api import execute
 from reorder.bench.cases import Problem
 from reorder.opencl import Device
-from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
-from reorder.opencl.image_formats import image_format
+from reorder.opencl.memory_objects import allocate, allocate_buffer, image_format
 from reorder.opencl.operands import device_operand
 from reorder.plan.planner import plan_reorder
 

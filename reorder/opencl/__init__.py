@@ -18,7 +18,7 @@ from reorder.opencl.enqueue import (
     reorder_on_device,
     unpack,
 )
-from reorder.opencl.kernel_texts import kernel_texts
+from reorder.opencl.execution import kernel_texts
 
 __all__ = [
     "Device",

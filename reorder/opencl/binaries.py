@@ -14,8 +14,10 @@ import hashlib
 import logging
 import os
 import re
+import warnings
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -41,28 +43,43 @@ _DEFAULT_LIMIT = 1 << 28
 _MAX_DIGITS = 18
 
 
-def build_program(
-    context: cl.Context, device: cl.Device, source: str, options: Sequence[str] = ()
+def build(
+    place: tuple[cl.Context, cl.Device], source: str, options: Sequence[str] = ()
 ) -> cl.Program:
     """Return the program of a source for a device of a context, from the cache if it is there.
 
-    `options` are those of the compiler, whose errors are pyopencl's.
+    `place` is the context and the device. `options` are those of the compiler, whose message an
+    error contains.
     """
+    context, device = place
     folder, limit = cache_folder(), cache_limit()
     file = None if folder is None else folder / _key(device, source, options)
     binary = None if file is None else _read(file)
-    if binary is not None:
-        with suppress(cl.Error):
-            return _built(cl.Program(context, [device], [binary]), device, options)
-    start = perf_counter()
-    program = _built(cl.Program(context, source), device, options)
+    with warnings.catch_warnings():
+        # runtimes warn about successful builds too
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        if binary is not None:
+            with suppress(cl.Error):
+                return _built(cl.Program(context, [device], [binary]), device, options)
+        start = perf_counter()
+        try:
+            program = _built(cl.Program(context, source), device, options)
+        except cl.Error as error:
+            reason = " ".join(str(error).split())[:400]
+            raise MemdescError(
+                f"the OpenCL compiler of {device.name.strip()} fails ({reason}); `memdesc doctor` "
+                "tries every runtime"
+            ) from error
     _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
-    if file is not None:
-        # PoCL lists the whole device for a part of it
-        info: Any = program
-        binaries = [binary for binary in info.binaries if binary]
-        if len(binaries) == 1:
-            _write(file, binaries[0])
+    # PoCL lists the whole device for a part of it
+    info: Any = program
+    binaries = [binary for binary in info.binaries if binary]
+    if file is not None and len(binaries) == 1:
+        # on a full disk, without permission, or if there is a folder of that name, it is not kept
+        with suppress(OSError, MemdescError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            content = _digest(file, binaries[0]) + binaries[0]
+            write_file(file, lambda out: out.write(content))
             _make_room(file.parent, limit)
     return program
 
@@ -92,37 +109,29 @@ def _read(file: Path) -> bytes | None:
         content = file.read_bytes()
     except OSError:
         return None
-    digest, binary = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
-    if _digest(file, binary) != digest:
+    binary = content[_DIGEST_NBYTES:]
+    if content != _digest(file, binary) + binary:
         return None
     with suppress(OSError):
         os.utime(file)  # it was used now
     return binary
 
 
-def _write(file: Path, binary: bytes) -> None:
-    # on a full disk, without permission, or if there is a folder of that name, it is not kept
-    with suppress(OSError, MemdescError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(file, lambda out: out.write(_digest(file, binary) + binary))
-
-
 def _make_room(folder: Path, limit: int) -> None:
     """Remove the programs that were used least recently, until the others keep the limit."""
     files = []
-    with suppress(OSError):
-        for entry in os.scandir(folder):
-            # another process may remove it, now and below
-            with suppress(OSError):
-                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                    status = entry.stat(follow_symlinks=False)
-                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+    for file in folder.iterdir():
+        # another process may remove it, now and below
+        with suppress(OSError):
+            status = file.lstat()
+            if _NAME.fullmatch(file.name) and S_ISREG(status.st_mode):
+                files.append((status.st_mtime_ns, status.st_size, file))
     total = sum(nbytes for _, nbytes, _ in files)
-    for _, nbytes, path in sorted(files):
+    for _, nbytes, file in sorted(files):
         if total <= limit:
             return
         with suppress(OSError):
-            Path(path).unlink()
+            file.unlink()
         total -= nbytes
 
 

@@ -14,8 +14,7 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.memory.indexing import Indexed, elements_at, select_elements
 from reorder.memory.memory import Memory
-from reorder.opencl.allocation import check_not_released
-from reorder.opencl.image_formats import channel_type_of
+from reorder.opencl.memory_objects import channel_type_of, check_not_released
 from reorder.opencl.operands import (
     array_desc,
     check_desc,

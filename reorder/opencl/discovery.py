@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -15,10 +15,8 @@ import pyopencl as cl
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.immutable import value_class
-from reorder.opencl.binaries import cache_limit
-from reorder.opencl.icds import VARIABLE, Icd, find_icds, libraries
-from reorder.opencl.process import check_process
-from reorder.opencl.programs import build
+from reorder.opencl.binaries import build, cache_limit
+from reorder.opencl.runtimes import VARIABLE, Icd, check_process, find_icds, libraries
 
 _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
@@ -94,7 +92,11 @@ def devices() -> tuple[Device, ...]:
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
     cache_limit()  # raises here, since a wrong limit is not a device's problem
-    return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
+    found: list[cl.Device] = []
+    for platform in _platforms():
+        with suppress(cl.Error):  # a platform without devices
+            found += platform.get_devices()
+    return tuple(map(_probed, found))
 
 
 def find_device(name: str = "") -> Device:
@@ -168,34 +170,19 @@ def _line_of(icd: Icd) -> str:
 def _platforms() -> list[cl.Platform]:
     """Return the platforms; the loader reads its folder at the first call of a process."""
     check_process()
-    with _lock:
-        if VARIABLE in os.environ:
-            return _query_platforms()
-        with tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
-            names = libraries()
-            for k, library in enumerate(names):
-                (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
-            if not names:
-                return _query_platforms()
+    with _lock, tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
+        names = [] if VARIABLE in os.environ else libraries()
+        for k, library in enumerate(names):
+            (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
+        if names:
             os.environ[VARIABLE] = folder
-            try:
-                return _query_platforms()
-            finally:
+        try:
+            return list(cl.get_platforms())
+        except cl.Error:  # the loader fails if there is no platform
+            return []
+        finally:
+            if names:
                 del os.environ[VARIABLE]
-
-
-def _query_platforms() -> list[cl.Platform]:
-    try:
-        return list(cl.get_platforms())
-    except cl.Error:  # the loader fails if there is no platform
-        return []
-
-
-def _devices_of(platform: cl.Platform) -> Iterator[cl.Device]:
-    try:
-        yield from platform.get_devices()
-    except cl.Error:  # a platform without devices
-        return
 
 
 def _probed(device: cl.Device) -> Device:

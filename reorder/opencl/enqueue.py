@@ -21,11 +21,10 @@ from memdesc.tuples import NamedTuple
 from reorder.memory.buffers import address_of
 from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory
-from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
-from reorder.opencl.image_formats import supported_format
 from reorder.opencl.known import SIDES, SMALL, UNKNOWN, KnownCall, note_call
+from reorder.opencl.memory_objects import allocate, allocate_buffer, supported_format
 from reorder.opencl.operands import (
     Unallocated,
     array_desc,
@@ -35,7 +34,7 @@ from reorder.opencl.operands import (
     checked_events,
     device_operand,
 )
-from reorder.opencl.process import state
+from reorder.opencl.runtimes import state
 from reorder.values.attr import Attr, check_beta
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc

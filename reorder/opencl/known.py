@@ -20,8 +20,8 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc.tuples import NamedTuple
-from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage
 from reorder.opencl.device_memory import DeviceMemory
+from reorder.opencl.memory_objects import AllocatedBuffer, AllocatedImage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,9 +78,10 @@ class KnownCall:
         owners: tuple[object, ...],
     ) -> None:
         self.transfers, self.desc, self.form, self.owners = transfers, desc, form, owners
-        # if there is a single one, it is enqueued without further calls
-        launch = transfers[0].launch if len(transfers) == 1 else None
-        self.launch = launch if launch is not None and launch.reads else None
+        launches = [launch for _, stages in transfers for stage in stages for launch in stage]
+        is_single = len(launches) == len(transfers) == 1 and launches[0].reads
+        # it is enqueued without further calls
+        self.launch = launches[0] if is_single else None
 
 
 def note_call(

@@ -14,22 +14,20 @@ from memdesc.desc import desc_of
 from memdesc.errors import OverlapError, short_repr
 from memdesc.tuples import NamedTuple
 from reorder.memory.buffers import are_disjoint
-from reorder.opencl.allocation import (
-    allocate_buffer,
-    check_not_released,
-    is_released_error,
-    released_error,
-)
-from reorder.opencl.image_formats import (
-    channel_type_of,
-    check_size,
-    check_writable,
-    name_of,
-    object_type,
-)
 from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.transfers import OperandSpec
-from reorder.opencl.process import check_process
+from reorder.opencl.memory_objects import (
+    allocate_buffer,
+    channel_type_of,
+    check_not_released,
+    check_size,
+    check_writable,
+    is_released_error,
+    name_of,
+    object_type,
+    released_error,
+)
+from reorder.opencl.runtimes import check_process
 from reorder.plan.plan import check_same_dims, check_types
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,11 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
-from reorder.opencl.allocation import is_released_error, released_error
-from reorder.opencl.binaries import build_program
+from reorder.opencl.binaries import build
 from reorder.opencl.kernel.access import Mode
 from reorder.opencl.kernel.formula import Floats
 from reorder.opencl.kernel.launch import KERNEL, Launch, Pattern, kernel_source
+from reorder.opencl.memory_objects import is_released_error, released_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ class PreparedLaunch:
     has, which are 0 if they are not known. `sizes` are the work items in total and per group.
     """
 
-    __slots__ = ("_buffers", "_dst", "_numbers", "_program", "_shared", "idle", "launch", "sizes")
+    __slots__ = ("_buffers", "_dst", "_numbers", "_program", "idle", "launch", "sizes")
 
     def __init__(
         self,
@@ -52,10 +51,6 @@ class PreparedLaunch:
         self.sizes = (launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)
         # raises where the program cannot make a kernel
         self.idle: list[tuple[cl.Kernel, int, int]] = [(self.new(), 0, 0)]
-        # By whether src and dst are SVM: on an H200, a kernel that had been given buffers refused
-        # SVM, and then buffers as well.
-        self._shared: dict[tuple[bool, bool], list[tuple[cl.Kernel, int, int]]]
-        self._shared = {_BUFFERS: self.idle}
 
     @property
     def reads(self) -> bool:
@@ -78,10 +73,10 @@ class PreparedLaunch:
 
         The runtime may say that src or dst was released, or that it does not take SVM.
         """
-        shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
-        idle = self._shared.setdefault(shared, [])
+        # on an H200, a kernel that had been given buffers refused SVM, and then buffers as well
+        is_shared = any(isinstance(of, cl.SVMPointer) for of in memory)
         try:
-            kernel, *_ = idle.pop()
+            kernel = self.new() if is_shared else self.idle.pop()[0]
         except IndexError:
             kernel = self.new()
         setting = "x"
@@ -96,20 +91,19 @@ class PreparedLaunch:
         except cl.LogicError as error:
             if setting and is_released_error(error):
                 raise released_error(memory[setting == "out"], setting) from None
-            if error.code != cl.status_code.INVALID_KERNEL_ARGS or shared == _BUFFERS:
+            if error.code != cl.status_code.INVALID_KERNEL_ARGS or not is_shared:
                 raise
+            raise MemdescError(
+                f"kernels on device {queue.device.name.strip()!r} do not take shared virtual "
+                "memory: its runtime says INVALID_KERNEL_ARGS; use a Buffer"
+            ) from None
         finally:
-            idle.append((kernel, 0, 0))
-        raise MemdescError(
-            f"kernels on device {queue.device.name.strip()!r} do not take shared virtual memory: "
-            "its runtime says INVALID_KERNEL_ARGS; use a Buffer"
-        )
+            if not is_shared:
+                self.idle.append((kernel, 0, 0))
 
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _set_numbers: Callable[..., None] = getattr(cl.Kernel, "_set_arg_buf", cl.Kernel.set_arg)
-# neither src nor dst is SVM
-_BUFFERS = (False, False)
 # makes a device that can round quotients of f32 correctly do so
 _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 # warning filters belong to the process; a finalizer may build a kernel while its thread builds one
@@ -140,24 +134,3 @@ def floats_of(device: cl.Device) -> Floats:
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
     )
-
-
-def build(
-    place: tuple[cl.Context, cl.Device], source: str, options: Sequence[str] = ()
-) -> cl.Program:
-    """Build a program for a device of a context.
-
-    `place` is the context and the device. `options` are those of the compiler, whose message an
-    error contains.
-    """
-    try:
-        with warnings.catch_warnings():
-            # runtimes warn about successful builds too
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return build_program(*place, source, options)
-    except cl.Error as error:
-        reason = " ".join(str(error).split())[:400]
-        raise MemdescError(
-            f"the OpenCL compiler of {place[1].name.strip()} fails ({reason}); `memdesc doctor` "
-            "tries every runtime"
-        ) from error

@@ -15,7 +15,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.opencl import binaries
-from reorder.opencl.binaries import build_program
+from reorder.opencl.binaries import build
 from tests.opencl.runtimes import Runtime
 
 # runtimes say what they did
@@ -54,7 +54,7 @@ def counted(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> int:
     caplog.clear()
     context = cl.Context([runtime.device.device])
     with caplog.at_level("INFO", "reorder"):
-        kernel = cl.Kernel(build_program(context, context.devices[0], _SOURCE), "count")
+        kernel = cl.Kernel(build((context, context.devices[0]), _SOURCE), "count")
     queue = cl.CommandQueue(context)
     out = np.full(8, -1, np.int32)
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, out.nbytes)
@@ -124,22 +124,22 @@ def test_the_programs_used_least_recently_make_room(
     context = cl.Context([runtime.device.device])
     sources = [_SOURCE + f"/* {k} */" for k in range(4)]
     for k, source in enumerate(sources[:3]):
-        build_program(context, context.devices[0], source)
+        build((context, context.devices[0]), source)
         for file in folder.iterdir():
             os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns - 10**9 * (k + 1)))
     files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
     other = folder / "a file of somebody else"
     other.write_bytes(bytes(10**6))
-    build_program(context, context.devices[0], sources[0])  # found: it is the latest now
+    build((context, context.devices[0]), sources[0])  # found: it is the latest now
     room = sum(file.stat().st_size for file in files) + 100
     monkeypatch.setenv(binaries.CACHE_LIMIT, str(room))
-    build_program(context, context.devices[0], sources[3])
+    build((context, context.devices[0]), sources[3])
     left = {*folder.iterdir()}
     assert len(left) == 4
     assert {files[0], other} < left
     assert files[1] not in left
     monkeypatch.setenv(binaries.CACHE_LIMIT, "0")
-    build_program(context, context.devices[0], _SOURCE + "/* too large */")
+    build((context, context.devices[0]), _SOURCE + "/* too large */")
     assert {*folder.iterdir()} == {other}
 
 
@@ -192,12 +192,12 @@ def test_threads_that_build_one_program_leave_one_whole_file(
     contexts = [cl.Context([runtime.device.device]) for _ in range(3)]
     barrier = Barrier(len(contexts))
 
-    def build(context: cl.Context) -> None:
+    def build_in(context: cl.Context) -> None:
         barrier.wait()
-        build_program(context, context.devices[0], _SOURCE)
+        build((context, context.devices[0]), _SOURCE)
 
     with ThreadPoolExecutor(len(contexts)) as pool:
-        assert [*pool.map(build, contexts)] == [None] * 3
+        assert [*pool.map(build_in, contexts)] == [None] * 3
     assert len([*folder.iterdir()]) == 1
     assert counted(runtime, caplog) == 0
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import MemoryDesc, memory_desc
+from reorder.opencl.binaries import build
 from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
-from reorder.opencl.programs import build
 from tests.opencl.runtimes import FLAGS, Runtime
 
 # a load through a pointer that is cast, or one of a pair of vectors

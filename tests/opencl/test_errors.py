@@ -13,7 +13,7 @@ import pytest
 
 from memdesc import RUNTIME, MemdescError, image_desc, memory_desc, runtime_desc
 from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
-from reorder.opencl import image_formats
+from reorder.opencl import memory_objects
 from reorder.plan import plan_runtime
 from tests import hints, refused
 from tests.hints import ROOT
@@ -193,7 +193,7 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
 def test_what_no_device_here_lacks_is_refused(
     function: str, found: Any, message: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_formats, function, lambda *_: found)
+    monkeypatch.setattr(memory_objects, function, lambda *_: found)
     # a queue that knows no call
     with expect_refusal(message):
         opencl.pack(cl.CommandQueue(runtime.context), X, IMAGE)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np, pyopencl as cl, pyopencl.array
 import memdesc
 from reorder import opencl, quantize, reorder
-from reorder.opencl import icds
+from reorder.opencl import runtimes
 
 name, use = sys.argv[1:]
 x = np.ones((1, 8, 3, 2), np.float32)
@@ -79,18 +79,18 @@ if use == "memdesc":
     assert memory.get().numpy().tobytes() == x.tobytes()
 elif use == "pyopencl":
     # a program without memdesc finds the runtime by the files that it names
-    libraries = icds.libraries()
+    libraries = runtimes.libraries()
     with tempfile.TemporaryDirectory() as folder:
         for k, library in enumerate(libraries):
             Path(folder, f"{k}.icd").write_text(library)
-        before = os.environ.get(icds.VARIABLE)
-        os.environ[icds.VARIABLE] = folder
+        before = os.environ.get(runtimes.VARIABLE)
+        os.environ[runtimes.VARIABLE] = folder
         (platform,) = (one for one in cl.get_platforms() if one.name.strip() == name)
         queue = queue_of(platform.get_devices()[0])
         if before is None:
-            del os.environ[icds.VARIABLE]
+            del os.environ[runtimes.VARIABLE]
         else:
-            os.environ[icds.VARIABLE] = before
+            os.environ[runtimes.VARIABLE] = before
     cl.enqueue_marker(queue).wait()
     in_child("the parent's queue", lambda: reorder(x, "nhwc", queue=queue))
     in_child("devices", opencl.devices)

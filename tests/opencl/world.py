@@ -9,7 +9,7 @@ import pyopencl.array
 
 from memdesc import image_desc, memory_desc
 from reorder import opencl, reorder
-from reorder.opencl import image_formats
+from reorder.opencl import memory_objects
 from tests.opencl.runtimes import Runtime
 
 FLAGS = cl.mem_flags
@@ -40,7 +40,7 @@ def world(runtime: Runtime) -> dict[str, Any]:
     """Return a queue, descriptors, memory that fits X, and memory that does not."""
     q, context, device = runtime.queue, runtime.context, runtime.device.device
     other = cl.Context([device])
-    form = image_formats.image_format(IMAGE)
+    form = memory_objects.image_format(IMAGE)
     half = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT)
     base = cl.array.zeros(q, 256, np.uint8)
     s4, u4 = (

@@ -1,20 +1,23 @@
-"""OpenCL's runtimes on the machine: the files that name their libraries, and bare libraries.
+"""OpenCL's runtimes on the machine, and whether this process may use them.
 
 An ICD file holds the name of a runtime's library. Intel's runtime on PyPI installs one with a path
 that does not exist; containers have NVIDIA's library without an ICD file.
+
+A forked child may not use OpenCL if its parent did: a runtime's threads do not exist there, and its
+locks may be held, so most calls would wait for ever. The parent may have used OpenCL without this
+library, but then a runtime is loaded.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from memdesc import MemdescError
 from memdesc.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from reorder.forks import at_fork
 
 # This variable names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
@@ -57,19 +60,14 @@ def find_icds(
     conda's), then libraries without an ICD file, in the system's folders and `LD_LIBRARY_PATH`.
     """
     if prefixes is None:
-        prefixes = tuple(
-            dict.fromkeys(
-                Path(prefix) for prefix in (sys.prefix, os.environ.get("CONDA_PREFIX")) if prefix
-            )
-        )
+        named = dict.fromkeys((sys.prefix, os.environ.get("CONDA_PREFIX")))
+        prefixes = tuple(Path(prefix) for prefix in named if prefix)
     if folders is None:
-        paths = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
-        folders = tuple(map(Path, (*paths, *_FOLDERS)))
+        paths = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+        folders = tuple(map(Path, filter(None, (*paths, *_FOLDERS))))
     icds = [Icd(_named_in(file), str(file)) for file in _files(system)]
     for prefix in prefixes:
-        icds += [
-            _of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")
-        ]
+        icds += [_moved(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")]
     known = {Path(icd.library).name for icd in icds if icd.library}
     for name in _BARE:
         path = next((folder / name for folder in folders if (folder / name).exists()), None)
@@ -88,11 +86,8 @@ def libraries() -> list[str]:
     return list(dict.fromkeys(filter(None, named)))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    try:
-        yield from sorted(folder.glob("*.icd"))
-    except OSError:
-        return
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.icd"))
 
 
 def _named_in(file: Path) -> str | None:
@@ -102,16 +97,57 @@ def _named_in(file: Path) -> str | None:
         return None
 
 
-def _of_environment(file: Path, prefix: Path) -> Icd:
+def _moved(file: Path, prefix: Path) -> Icd:
     """Return the runtime of an environment's ICD file; installers may have moved its library."""
     named = _named_in(file)
     if named is None:
         return Icd(None, str(file), "the file is empty or cannot be read")
     if not Path(named).is_absolute() or Path(named).exists():
         return Icd(named, str(file))
-    moved = prefix / "lib" / Path(named).name
+    moved, note = prefix / "lib" / Path(named).name, f"it names {named}, which does not exist"
     if moved.exists():
-        return Icd(str(moved), str(file), f"it names {named}, which does not exist")
-    return Icd(
-        None, str(file), f"it names {named}, which does not exist, and {moved} does not either"
-    )
+        return Icd(str(moved), str(file), note)
+    return Icd(None, str(file), f"{note}, and {moved} does not either")
+
+
+class _State:
+    # whether this process has used OpenCL through this library
+    uses_opencl = False
+    # whether the process that was forked, or one before it, had used OpenCL
+    is_parent_used = False
+    is_forbidden = False
+
+
+state = _State()
+
+
+def check_process() -> None:
+    """Refuse OpenCL in a child of a process that had used it; otherwise record that it is used."""
+    if state.is_forbidden:
+        raise MemdescError(
+            "this process was forked from one that had used OpenCL, whose runtimes do not work in "
+            "a forked child; start it with multiprocessing.get_context('spawn'), or fork before "
+            "OpenCL is used"
+        )
+    state.uses_opencl = True
+
+
+def _is_loaded(library: str) -> bool:
+    """Whether a library is in the memory of this process; it is not loaded."""
+    try:
+        ctypes.CDLL(library, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _before_fork() -> None:
+    state.is_parent_used = state.uses_opencl or any(map(_is_loaded, libraries()))
+
+
+def _in_child() -> None:
+    state.is_forbidden = state.is_forbidden or state.is_parent_used
+
+
+if hasattr(os, "fork"):
+    at_fork(_before_fork, lambda: None, _in_child)
