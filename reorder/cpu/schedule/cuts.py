@@ -30,10 +30,11 @@ from reorder.plan.passes import moved, split_node
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
 _PIECE, _PIECE_LINES = 128, 32
-# Lines of src that are read again after this many runs are still in the first-level cache. Where
-# runs start within a line, only the order of dst writes the parts of a line in succession, which
-# saves more than reading from the second-level cache costs.
-_NEAR_RUNS, _NEAR_RUNS_WITHIN_LINES = 32, 1 << 10
+# Lines of dst in a piece of runs that start within a line: its first and last one are written in
+# part, and so by two pieces.
+_LINES_WITHIN = 8
+# Lines of src that are read again after this many runs are still in the first-level cache.
+_NEAR_RUNS = 32
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
@@ -129,11 +130,8 @@ def _in_pieces(
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
     else:
-        is_line = run * bits == LINE_BITS
-        steps = min(last.extent, _PIECE_LINES if is_line else max(2, _PIECE // run))
-        is_within = box.offsets[1] % (LINE_BITS // bits * element_stride) != 0 and not is_line
-        near = _NEAR_RUNS_WITHIN_LINES if is_within else _NEAR_RUNS
-        if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= near:
+        steps = _short_runs_at_once(box, src_loop, bits, element_stride)
+        if not steps:
             return
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
         return
@@ -147,6 +145,20 @@ def _in_pieces(
             outside.sort(key=lambda node: node.strides == src_loop.strides)
         ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
         yield select_kernel(ordered, element_stride)
+
+
+def _short_runs_at_once(box: Box, src_loop: Node, bits: int, element_stride: int) -> int:
+    """Return how many runs of at most a line a piece of dst has; 0 if it should have all."""
+    *_, last, run = box.nodes
+    nbits = run.extent * bits
+    if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= _NEAR_RUNS:
+        return 0
+    if nbits == LINE_BITS:
+        return min(last.extent, _PIECE_LINES)
+    if box.offsets[1] % (LINE_BITS // bits * element_stride):
+        steps = _LINES_WITHIN * LINE_BITS // nbits
+        return steps if steps <= last.extent else 0
+    return min(last.extent, max(2, _PIECE // run.extent))
 
 
 def steps_of(box: Box, node: Node, start: int, count: int) -> Box:

@@ -110,9 +110,10 @@ def _around_fours(*loops: tuple[int, int, int]) -> Box:
         (_swap(32, 12, 4), 32, False, {(12, 32, 4)}),
         (_swap(300, 200, 4), 32, True, _FOURS),
         (_swap(300, 200, 3), 32, False, {(6, 42, 3), (2, 42, 3), (42, 6, 3), (32, 6, 3)}),
-        # within lines of dst the order of dst counts, unless src is far
-        (_swap(300, 200, 4, at=4), 32, False, {(200, 300, 4)}),
-        (_swap(2000, 200, 4, at=4), 32, False, {(8, 32, 4), (8, 16, 4), (16, 16, 4)}),
+        # within lines of dst a piece has eight lines, if a loop has so many
+        (_swap(300, 200, 4, at=4), 32, False, _FOURS),
+        (_swap(300, 200, 4, at=4), 8, False, {(200, 128, 4), (5, 44, 4)}),
+        (_swap(100, 200, 4, at=4), 8, False, {(2, 100, 4)}),
         # a line, wherever it starts; more than that
         (_swap(300, 200, 128), 4, False, {(8, 32, 128), (21, 12, 128), (11, 12, 128)}),
         (_swap(300, 200, 64, at=4), 8, False, {(8, 32, 64), (21, 12, 64), (11, 12, 64)}),
