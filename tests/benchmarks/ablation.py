@@ -154,7 +154,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
     "masked conversions": Mechanism(
-        {"kernels.rows:masks_elements": _returns(value=False)}, code="stage|StageTypes"
+        {"kernels.stage:masks_elements": _returns(value=False)}, code="stage|StageTypes"
     ),
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
-from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.codecs import Codec
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,
     DecodeHead,

@@ -1,36 +1,47 @@
 """The stages of a tile: rows of elements are decoded, computed with, and encoded, in registers.
 
-A stage converts rows, or does one operation on each of their elements. First come the loops over
-rows and vectors; what happens to a vector is in `operations`.
+A stage converts rows, or does one operation on each of their elements: the loops over rows, those
+over the vectors of a row, and what happens to a vector, in this order.
 """
 
 from __future__ import annotations
 
 import operator
+from contextlib import nullcontext
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from memdesc.dtypes import BYTE_BITS
+import numpy as np
+
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
-from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.operations import Operands, apply, has_quotient_code, may_be_nan
-from reorder.cpu.kernels.rows import (
-    Neighbours,
-    Row,
-    each_line,
-    each_pair,
-    each_vector,
-    masks_elements,
-    vector_lanes,
+from reorder.cpu.codecs import Codec
+from reorder.cpu.kernels.elements import Elements, Location, first_vector
+from reorder.cpu.llvm.emit import (
+    Builder,
+    Value,
+    either,
+    load_fields,
+    loop,
+    maximum,
+    minimum,
+    when,
+    where,
 )
-from reorder.cpu.llvm.emit import Value, either, load_fields, loop, maximum, minimum, when, where
 from reorder.cpu.llvm.shuffle import pick
-from reorder.cpu.schedule.post_ops import MAKES_NAN, SCALING, Operation
+from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser
+from reorder.cpu.schedule.post_ops import (
+    MAKES_NAN,
+    SCALING,
+    Operation,
+    has_small_steps,
+    rounding_bits,
+)
+from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import MASKED_LANES, Placement, StageTable, StageTypes
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
-from reorder.values.formats import INTEGERS
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_fma, has_masks, register_bits
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +53,13 @@ if TYPE_CHECKING:
 _OPERATION_REGISTERS, _CONVERSION_REGISTERS = 4, 2
 # Rows of at least this many vectors start them at lines of dst: their first elements are apart.
 _LONG_ROW = 2
-# Lanes of the narrowest whole vectors of a row.
-_LANES = 16
+# Lanes of the narrowest whole vectors of a row of an operation, and of the narrowest vectors:
+# shorter tails are converted element by element.
+_LANES, _MIN_LANES = 16, 8
 _UNCHANGED = frozenset({Operation.CONVERT, Operation.ROUND_F16})
+# Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
+# products of dividends and residues of the inverses may lose bits.
+_LEAST = 2.0**-70
 
 
 class _Stage(NamedTuple):
@@ -75,8 +90,9 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     if not types.computes:
         _emit_rows(stage, Operation.CONVERT, single=True)
         return
+    has_quotient = rounding_bits(types.dst) is not None and types.work == "f32" and has_fma()
     for operation in Operation:
-        is_compiled = operation is not Operation.NARROW_QUOTIENT or has_quotient_code(types)
+        is_compiled = operation is not Operation.NARROW_QUOTIENT or has_quotient
         if operation is Operation.CONVERT or not is_compiled:
             continue
         with when(table.operation == operation):
@@ -93,9 +109,9 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
 def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
     """Emit the operation on all rows; with `single` all elements of a row share one operand."""
     columns, types = stage.table.columns, stage.types
-    at = partial(_RowOperation, stage, operation, single=single)
+    at = partial(_Row, stage, operation, single=single)
 
-    def each(emit: Callable[[_RowOperation], None]) -> None:
+    def each(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
             emit(at(row))
 
@@ -115,33 +131,38 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
         each(_emit_row)
 
 
-def _emit_row(row: _RowOperation) -> None:
+def masks_elements(*dtypes: str) -> bool:
+    """Whether there are masked loads and stores of elements of these types."""
+    return has_masks() and not any(DATA_TYPES[dtype].is_packed for dtype in dtypes)
+
+
+def _emit_row(row: _Row) -> None:
     """Emit the operation on one row of any length."""
     src, dst, columns, sizes = row.src, row.dst, row.columns, row.sizes
     packed = next((side for side in (src, dst) if side.elements.is_nibble), None)
     if packed is not None:
-        each_pair(packed, columns, (*sizes[:-1], 2), row.run)
+        _emit_pairs(row, packed.start)
         return
     if row.converts:
         # of loads and stores, the more bytes should not cross lines
         aligned = dst if dst.elements.bits >= src.elements.bits else None
-        each_vector((columns.like(0), columns), sizes, row.run, overlaps=True, dst=aligned)
+        _each_vector((columns.like(0), columns), sizes, row.run, overlaps=True, dst=aligned)
         return
     # src may be dst, so vectors must not overlap: elements would be computed twice
     if not masks_elements(src.dtype, dst.dtype, row.operand.dtype):
-        each_vector((columns.like(0), columns), sizes, row.run, overlaps=False)
+        _each_vector((columns.like(0), columns), sizes, row.run, overlaps=False)
         return
     # the head, up to the first line of dst, and the tail are one vector each
     head = _head_of(row)
     whole = head + ((columns - head) & -_LANES)
-    each_vector((head, whole), (sizes[0], _LANES), row.run, overlaps=False)
+    _each_vector((head, whole), (sizes[0], _LANES), row.run, overlaps=False)
     with loop(0, head.like(2)) as end:
         start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
         with when(count > 0):
             row.run_masked(start, count)
 
 
-def _head_of(row: _RowOperation) -> Value:
+def _head_of(row: _Row) -> Value:
     """Return how many elements come before the first line of dst; 0 if they should not be apart."""
     columns, elements = row.columns, row.dst.elements
     if LINE_BITS // elements.bits > MASKED_LANES or elements.bits < row.src.elements.bits:
@@ -151,56 +172,148 @@ def _head_of(row: _RowOperation) -> Value:
     return where(is_long, skipped // (elements.bits // BYTE_BITS), 0)
 
 
-def _emit_lines(row: _RowOperation, at: Callable[[Value], _RowOperation] | None) -> None:
-    """Emit the operation on one row by non-temporal stores of whole lines.
+def _emit_pairs(row: _Row, packed: Location) -> None:
+    """Emit vectors that start at whole bytes of 4-bit elements; the others are emitted alone."""
+    columns = row.columns
+    start = columns.like(packed.index)
+    head = minimum(start & 1, columns)
+    with loop(0, head) as i:
+        row.run(i, 1)
+    last = columns - ((columns - head) & 1)
+    _each_vector((head, last), (*row.sizes[:-1], 2), row.run, overlaps=True)
+    with loop(last, columns) as i:
+        row.run(i, 1)
 
-    A line that it shares with the next row, which `at` returns, is computed whole.
+
+def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
+    """Emit the operation on one row by non-temporal stores of whole cache lines.
+
+    The order is: vectors up to the first whole line, then several lines at once, single lines, and
+    vectors of the tail. A line that is shared with the next row, which `at` returns, is computed
+    whole.
     """
-    neighbours = None
     if row.src.elements.is_nibble:
         _emit_row(row)
         return
+    cover = partial(_each_vector, sizes=row.sizes, emit=row.run, overlaps=row.converts)
     if at is not None:
-        following = at(minimum(row.number + 1, row.table.rows - 1))
-        neighbours = Neighbours(
-            row.follows(at(maximum(row.number - 1, 0))),
-            following.follows(row),
-            partial(row.run_joined, following=following),
-        )
-    each_line(
-        row.dst, row.columns, row.sizes, row.run, overlaps=row.converts, neighbours=neighbours
-    )
+        following = at(minimum(row.number + 1, row.stage.table.rows - 1))
+        is_preceded = row.follows(at(maximum(row.number - 1, 0)))
+        is_followed = following.follows(row)
+    elements, columns = row.dst.elements, row.columns
+    line = LINE_BITS // elements.bits
+    skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
+    start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
+    with nullcontext() if at is None else when(~is_preceded):
+        cover((0, start))
+    for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
+        stop = start + ((columns - start) & -lanes)
+        with loop(start, stop, lanes) as i:
+            row.run(i, lanes, non_temporal=True)
+        start = stop
+    if at is None:
+        cover((start, columns))
+        return
+    with when(start < columns), either(is_followed) as (joined, alone):
+        with joined:
+            row.run_joined(start, line, following)
+        with alone:
+            cover((start, columns))
 
 
-class _RowOperation:
+class _EmitVector(Protocol):
+    """Emits the code for one vector, which starts at the i-th element of each row."""
+
+    def __call__(self, i: Value, lanes: int) -> None: ...
+
+
+def _each_vector(
+    span: tuple[Value, Value],
+    sizes: tuple[int, ...],
+    emit: _EmitVector,
+    *,
+    overlaps: bool,
+    dst: _Side | None = None,
+) -> None:
+    """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
+
+    With `overlaps` the last vector may overlap the one before it, so the emitted code must give the
+    same result when it runs twice on an element. `dst` is the row that they write, if the second
+    vector may overlap the first one too, so that it starts a cache line.
+    """
+    first, last = span
+    lanes, *narrower = sizes
+    if not narrower:
+        with loop(first, last, lanes) as i:
+            emit(i, lanes)
+        return
+    count = last - first
+    if overlaps:
+        with either(count >= lanes) as (enough, few):
+            with enough:
+                end, start = last - lanes, first
+                if dst is not None:
+                    start = first_vector(dst.elements, dst.start + first, lanes, count) + first
+                with loop(start, last, lanes) as i:
+                    emit(maximum(minimum(i, end), first), lanes)
+            with few:
+                _each_vector(span, tuple(narrower), emit, overlaps=True)
+        return
+    middle = first + (count & -lanes)
+    with loop(first, middle, lanes) as i:
+        emit(i, lanes)
+    _each_vector((middle, last), tuple(narrower), emit, overlaps=False)
+
+
+class _Side(NamedTuple):
+    """A row in src, in dst or of operands: neighbouring elements that start at a location."""
+
+    dtype: str
+    elements: Elements
+    start: Location
+
+    def load(self, i: Value, lanes: int, count: Value | None = None) -> Value:
+        """Return a vector starting at element i; with a count, only so many, then zeros."""
+        if count is None:
+            return self.elements.load_vector(self.start + i, lanes)
+        mask = self.elements.lane_mask(count, lanes)
+        return self.elements.load_masked(self.start + i, mask)
+
+    def load_one(self) -> Value:
+        """Return the first value of a row of a working type, in a vector of one lane."""
+        kind = Codec(self.elements.builder, 1).values(self.dtype)
+        return self.load(0, 1).bitcast(kind)
+
+
+class _Row:
     """An operation on the vectors of one row; with `single` all elements share one operand."""
 
     def __init__(self, stage: _Stage, operation: Operation, number: Value, *, single: bool) -> None:
-        self.table, self.number, self.tables = stage.table, number, stage.tables
-        self.types, self.operation = stage.types, operation
+        self.stage, self.operation, self.number = stage, operation, number
         self.columns: Value = stage.table.columns
-        types, builder = stage.types, number.builder
         self.converts = operation is Operation.CONVERT
+        types, builder = stage.types, number.builder
         src, dst = (
             start + offsets[number]
             for start, offsets in zip(stage.starts[:2], stage.tables, strict=False)
         )
-        self.src = Row.at(builder, types.src, src)
-        self.dst = Row.at(builder, types.dst, dst, streams=types.streams)
+        self.src = _side(builder, types.src, src)
+        self.dst = _side(builder, types.dst, dst, streams=types.streams)
         registers = _OPERATION_REGISTERS
         if self.converts:
             is_narrow = min(self.src.elements.bits, self.dst.elements.bits) <= BYTE_BITS
             registers = _CONVERSION_REGISTERS << is_narrow
-        # lanes of vectors, widest first
-        self.sizes = vector_lanes(types.work, registers)
+        # lanes of vectors, widest first: `registers` registers of the working type, or of codes
+        lanes = register_bits() // (DATA_TYPES[types.work].bits if types.work else BYTE_BITS)
+        self.sizes = (*sorted({registers * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         self.one_operand = self.one_factor = None
         if self.converts:
             return
         operand = stage.starts[2] + stage.tables[2][number]
         # inverses are laid out like their residues
         factor_index = operand.index if operation is Operation.NARROW_QUOTIENT else 0
-        self.operand = Row.at(builder, types.work, operand)
-        self.factor = Row.at(builder, types.work, Location(stage.factor_address, factor_index))
+        self.operand = _side(builder, types.work, operand)
+        self.factor = _side(builder, types.work, Location(stage.factor_address, factor_index))
         # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
         self.one_operand = self.operand.load_one() if single else None
         if operation is Operation.ADD_PRODUCT or (
@@ -208,40 +321,42 @@ class _RowOperation:
         ):
             self.one_factor = self.factor.load_one()
 
-    def follows(self, before: _RowOperation) -> Value:
+    def follows(self, before: _Row) -> Value:
         """Whether a row continues the one before it, in src and in dst."""
-        steps = (side[self.number] - side[before.number] for side in self.tables[:2])
+        steps = (side[self.number] - side[before.number] for side in self.stage.tables[:2])
         return reduce(operator.and_, (step == self.columns for step in steps))
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
         codes = self.results(self.src.load(i, lanes), i)
-        self.dst.store(codes, i, non_temporal=non_temporal)
+        self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=non_temporal)
 
     def run_masked(self, i: Value, count: Value) -> None:
         """Write the results for `count` elements starting at element i, at most `MASKED_LANES`."""
-        codes = self.results(self.src.load_first(count, i), i, count)
-        self.dst.store_first(codes, i, count)
+        codes = self.results(self.src.load(i, MASKED_LANES, count), i, count)
+        elements = self.dst.elements
+        mask = elements.lane_mask(count, MASKED_LANES)
+        elements.store_masked(codes, self.dst.start + i, mask)
 
-    def run_joined(self, i: Value, lanes: int, following: _RowOperation) -> None:
+    def run_joined(self, i: Value, lanes: int, following: _Row) -> None:
         """Write the results for a line that starts at element i and ends in the following row."""
         mask = self.dst.elements.lane_mask(self.columns - i, lanes)
         codes = self.results(self.src.load(i, lanes), i, joined=(mask, following))
-        self.dst.store(codes, i, non_temporal=True)
+        self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=True)
 
     def results(
         self,
         codes: Value,
         i: Value,
         count: Value | None = None,
-        joined: tuple[Value, _RowOperation] | None = None,
+        joined: tuple[Value, _Row] | None = None,
     ) -> Value:
         """Return the results for codes of src starting at element i, in the type of dst.
 
         With a count, only that many lanes are elements of the row. With `joined` lanes outside of a
         mask are elements of another row, and have its operand.
         """
-        operation, types = self.operation, self.types
+        operation, types = self.operation, self.stage.types
         if not types.work:
             return codes
         codec = Codec(self.src.elements.builder, codes.type.count)
@@ -257,31 +372,111 @@ class _RowOperation:
                 None if own is None else where(mask, own, pick(one, [0] * codec.lanes))
                 for own, one in ((y, other.one_operand), (factor, other.one_factor))
             )
-        has_nan = may_be_nan(operation, types)
-        makes_integers = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
+        # finite scales and zero points make no integer a NaN
+        makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
+        has_nan = not makes_integers and (
+            types.src not in INTEGERS or operation is Operation.ADD_PRODUCT
+        )
+        is_scaled = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
         return codec.encode(
-            apply(codec, operation, Operands(x, y, factor), types),
+            _apply(codec, operation, types, x, y, factor),
             types.work,
             types.dst,
             may_be_nan=has_nan,
-            may_be_denormal=not makes_integers or types.src not in INTEGERS,
+            may_be_denormal=not is_scaled or types.src not in INTEGERS,
             canonical=has_nan and operation in MAKES_NAN,
         )
 
     def _read(
-        self, codec: Codec, row: Row, lanes: tuple[Value, Value | None], one: Value | None
+        self, codec: Codec, side: _Side, lanes: tuple[Value, Value | None], one: Value | None
     ) -> Value:
         """Return an operand's values, or `one` in every lane.
 
         `lanes` are the index of the first element in the row, and the count for `results`.
         """
-        kind = codec.values(row.dtype)
+        kind = codec.values(side.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)
         i, count = lanes
-        position = self.table.operand_mask & i
+        position = self.stage.table.operand_mask & i
+        values = side.load(position, codec.lanes, count).bitcast(kind)
         if count is None:
-            return row.load(position, codec.lanes).bitcast(kind)
+            return values
         # ones after the row, so that nothing is divided by zero
-        values = row.load_first(count, position).bitcast(kind)
-        return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
+        return where(side.elements.lane_mask(count, codec.lanes), values, 1.0)
+
+
+def _side(builder: Builder, dtype: str, start: Location, *, streams: bool = False) -> _Side:
+    """Return the row at a location; with `streams` whole lines may be written by `_emit_lines`."""
+    return _Side(dtype, Elements(builder, Kernel(DATA_TYPES[dtype].bits, streams)), start)
+
+
+_ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
+    Operation.SUBTRACT: operator.sub,
+    Operation.MULTIPLY: operator.mul,
+    Operation.DIVIDE: operator.truediv,
+    Operation.ADD: operator.add,
+}
+
+
+def _apply(
+    codec: Codec, operation: Operation, types: StageTypes, x: Value, y: Value, factor: Value
+) -> Value:
+    """Return the results of an operation in the working type; operands that it lacks are None."""
+    if operation in _ARITHMETIC:
+        return _ARITHMETIC[operation](x, y)
+    match operation:
+        case Operation.NARROW_QUOTIENT:
+            return _narrow_quotient(codec, types, x, y, factor)
+        case Operation.ADD_PRODUCT:
+            return x + factor * y
+        case Operation.ROUND_F16:
+            return codec.decode(codec.encode(x, types.work, "f16"), "f16", types.work)
+        case Operation.CLAMP:
+            low = -0.0 - y
+            x = where(x > y, y, x)
+            return where(x < low, low, x)
+    return x
+
+
+def _narrow_quotient(
+    codec: Codec, types: StageTypes, x: Value, residue: Value, inverse: Value
+) -> Value:
+    """Return x / y for a dst of few bits, from the inverse of y and its residue.
+
+    It need not be rounded correctly, only fall on the right side of the midpoint at which dst
+    rounds up or down. It does, since midpoints have few bits (`rounding_bits`). NaN, and infinities
+    that become NaN, are divided; integers become neither of them, nor numbers below 2^-24.
+    """
+    quotient = codec.fma(x, inverse, x * residue)
+    if types.src in INTEGERS:
+        return quotient
+    if types.dst not in INTEGERS:
+        # the sum of zeros of two signs has the wrong one: that of x
+        i32 = codec.integers(32)
+        sign = x.bitcast(i32) & FLOATS["f32"].sign
+        quotient = (quotient.bitcast(i32) | sign).bitcast(quotient.type)
+
+    def divide() -> Value:
+        # y itself, from its inverse and residue: the error is far below the distance to the next
+        # float
+        ones = inverse.like(1.0)
+        about = ones / inverse
+        rest = codec.fma(-residue, about, codec.fma(-inverse, about, ones))
+        result = x / codec.fma(rest, about, about)
+        if types.dst in INTEGERS:
+            return where(is_number(result), result, 0.0)
+        return codec.canonical(result, "f32")
+
+    # at most `GROUP` flags, of which one is true if any quotient is NaN
+    size = min(codec.lanes, GROUP)
+    parts = codec.parts(quotient, size)
+    pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
+    is_rare = reduce(operator.or_, [any_nan(*pair) for pair in pairs])
+    if has_small_steps(types.dst):
+        # the shift drops the sign, and subtracting 1 makes zeros the largest numbers
+        doubled = quotient.bitcast(codec.integers(32)) << 1
+        least = reduce(lesser, codec.parts(doubled - 1, size))
+        limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
+        is_rare |= least.below(limit)
+    return codec.rarely(is_rare, divide, quotient)

@@ -16,7 +16,7 @@ from memdesc import memory_desc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder import Attr, execute, plan_reorder
 from reorder.assumed import PROCESSORS
-from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.codecs import Codec
 from reorder.cpu.llvm.emit import Number
 from reorder.reference import execute_reference
 from tests.conversions import run

@@ -1,1 +1,0 @@
-"""Elements to values and back, in vector registers."""
