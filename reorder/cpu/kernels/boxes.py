@@ -1,11 +1,10 @@
 """The interpreter of boxes: outer loops that run the instruction's micro-kernel in each step."""
 
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
+from reorder.cpu.kernels.copy import Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
-from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
-from reorder.cpu.kernels.transpose import emit_transposed
+from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
@@ -68,15 +67,11 @@ def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
         inner.elements,
         src,
         dst,
-        InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride),
+        head._replace(valid_rows=where(is_data, head.valid_rows, 0)),
         first=inner.step_range.inner_first,
         last=inner.step_range.inner_last,
-        valid=where(is_data, head.valid_rows, 0),
         src_table=src_table,
         dst_table=src_table + head.rows * WORD_NBYTES,
-        src_span=head.src_span,
-        joins_lines=head.joins_lines,
-        count=head.rows,
     )
 
 
@@ -86,17 +81,21 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
     column_table = kernel_loop_at + nbytes_of(KernelLoop)
     head = load_fields(inner.address, TransposeHead)
     row_table = column_table + head.columns * WORD_NBYTES
-    valid_columns = where(is_data, head.valid_columns, 0)
+    head = head._replace(
+        valid_columns=where(is_data, head.valid_columns, 0),
+        prefetches_dst=head.prefetches_dst != 0,
+        turns=head.turns != 0,
+    )
     move = Transposition(
         inner.elements,
         src,
         dst,
-        LoopGroup(head.columns, valid_columns, head.column_run, column_table),
-        LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
-        head.prefetches_dst != 0,
-        head.turns != 0,
-        kernel_loop_at,
+        head,
+        column_table,
+        row_table,
+        first=inner.step_range.inner_first,
+        last=inner.step_range.inner_last,
+        src_end=inner.box.src_end,
+        kernel_loop_at=kernel_loop_at,
     )
-    first, last = inner.step_range.inner_first, inner.step_range.inner_last
-    span = ColumnSpan(first, last, inner.box.src_end, head.src_span)
-    emit_transposed(move, span)
+    emit_transposed(move)

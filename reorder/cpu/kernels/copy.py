@@ -31,7 +31,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, pick
-from reorder.cpu.schedule.program import ALIKE
+from reorder.cpu.schedule.program import ALIKE, RowsHead
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 # Bytes of the longest mask.
@@ -52,34 +52,19 @@ _FEW_LINES, _UNIT_NBYTES = (1, 2, 4), 2
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
-class InnerLoop(NamedTuple):
-    """The innermost loop, the columns of each row: a node as LLVM values."""
-
-    extent: Value
-    valid: Value
-    src_stride: Value
-    dst_stride: Value
-
-
 class Rows(NamedTuple):
-    """Rows to move from src to dst: `first` to `last`; only those below `valid` hold data."""
+    """Rows to move from src to dst: `first` to `last`; only the valid ones hold data."""
 
     elements: Elements
     src: Location
     dst: Location
-    columns: InnerLoop
+    # its valid rows are those of the box
+    head: RowsHead
     first: Value
     last: Value
-    valid: Value
     # addresses of the offset of each row in src and in dst
     src_table: Value
     dst_table: Value
-    # offset of the last row from the first in src
-    src_span: Value
-    # whether kernels of bytes join lines of dst from successive rows; see `RowsHead`
-    joins_lines: Value
-    # rows of the tables
-    count: Value
 
     def rebased(self) -> "Rows":
         """Return the same rows from locations of index 0."""
@@ -91,7 +76,7 @@ class Rows(NamedTuple):
         with loop(self.first, self.last) as row:
             src = self.elements.moved(self.src, self.src_table[row])
             dst = self.elements.moved(self.dst, self.dst_table[row])
-            yield src, dst, row < self.valid
+            yield src, dst, row < self.head.valid_rows
 
 
 def emit_copy(rows: Rows, src_end: Value) -> None:
@@ -99,7 +84,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
 
     Elements of src from the address `src_end` on must not be read.
     """
-    elements, run = rows.elements, rows.columns
+    elements, run = rows.elements, rows.head
     builder = elements.builder
     if elements.is_nibble:
         _emit_any(rows)
@@ -107,12 +92,12 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     # all rows have the same length, so it is tested before the loop over them, by few branches: a
     # call may have 32 short rows; once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
-    data_rows = maximum(minimum(rows.valid, rows.last), rows.first)
+    data_rows = maximum(minimum(rows.head.valid_rows, rows.last), rows.first)
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
     if elements.bits == BYTE_BITS:
-        with when(rows.joins_lines != 0):
+        with when(rows.head.joins_lines != 0):
             _emit_lines(rows, done)
             builder.branch(done)
     other = builder.append_basic_block("other")
@@ -155,13 +140,13 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
 
 def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
     """Move rows of one vector each."""
-    elements, valid = rows.elements, rows.columns.valid
+    elements, valid = rows.elements, rows.head.valid
     # if no element of a row is valid, src has no such row and must not be read
-    data_rows = where(valid > 0, minimum(rows.valid, rows.last), rows.first)
+    data_rows = where(valid > 0, minimum(rows.head.valid_rows, rows.last), rows.first)
     # the last address from which a vector may be loaded: it may extend beyond its run, but not
     # beyond src
     last_start = src_end - elements.nbytes(lanes)
-    last_row = elements.address_of(rows.src) + rows.src_span
+    last_row = elements.address_of(rows.src) + rows.head.src_span
     is_inside = (valid == lanes) | (last_row <= last_start)
     valid_mask = _load_mask(elements, lanes, valid)
     rows = rows.rebased()
@@ -193,7 +178,7 @@ def _emit_lines(rows: Rows, done: Value) -> None:
     other ends of rows are written in part. A row has at least a line, so no byte outside of it is
     read.
     """
-    elements, length = rows.elements, rows.columns.extent
+    elements, length = rows.elements, rows.head.extent
     moves = rows.rebased()
 
     def row_at(index: Value) -> tuple[Location, Location, Value]:
@@ -212,7 +197,7 @@ def _emit_lines(rows: Rows, done: Value) -> None:
     if has_masks():
         for lines in _FEW_LINES:
             is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
-            with when((length == lines * LINE_NBYTES) & (rows.joins_lines == ALIKE) & is_even):
+            with when((length == lines * LINE_NBYTES) & (rows.head.joins_lines == ALIKE) & is_even):
                 _emit_few_lines(rows, lines, ends[0])
                 elements.builder.branch(done)
     with loop(rows.first, rows.last) as row:
@@ -222,7 +207,7 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         with loop(head, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
         after = row + 1
-        follower, follower_dst, at_follower = row_at(minimum(after, rows.count - 1))
+        follower, follower_dst, at_follower = row_at(minimum(after, rows.head.rows - 1))
         with either(at_follower - at_dst == length) as (followed, alone):
             with followed, when(rest > 0):
                 line = _joined_line(elements, src + stop, rest, follower)
@@ -286,7 +271,7 @@ def _emit_few_lines(rows: Rows, lines: int, head: Value) -> None:
     last.value = units_at(elements.moved(rows.src, src_at.value) + rest)
     with loop(rows.first + 1, rows.last) as after:
         move(after, is_last=False)
-    move(minimum(rows.last, rows.count - 1), is_last=True)
+    move(minimum(rows.last, rows.head.rows - 1), is_last=True)
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:
@@ -319,9 +304,9 @@ def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
     starts = range(0, vectors * lanes, lanes)
     loaded, stored = (
         [elements.lane_mask(count - start, lanes) for start in starts]
-        for count in (rows.columns.valid, rows.columns.extent)
+        for count in (rows.head.valid, rows.head.extent)
     )
-    data_rows = maximum(minimum(rows.valid, rows.last), rows.first)
+    data_rows = maximum(minimum(rows.head.valid_rows, rows.last), rows.first)
     rows = rows.rebased()
     for src, dst, _ in rows._replace(last=data_rows).each():
         parts = [
@@ -366,10 +351,10 @@ def _parts_of(elements: Elements) -> list[_Parts]:
 
 def _emit_parts(rows: Rows, parts: _Parts) -> None:
     """Move rows by a few vectors and a tail that may overlap the last one; zeros follow them."""
-    elements, columns = rows.elements, rows.columns
+    elements, head = rows.elements, rows.head
     lanes, count, tail = parts
-    pieces = [*((k * lanes, lanes) for k in range(count)), (columns.valid - tail, tail)]
-    skipped = columns.extent - columns.valid
+    pieces = [*((k * lanes, lanes) for k in range(count)), (head.valid - tail, tail)]
+    skipped = head.extent - head.valid
     rows = rows.rebased()
     for src, dst, _ in rows.each():
         vectors = [elements.load_vector(src + at, size) for at, size in pieces]
@@ -378,17 +363,17 @@ def _emit_parts(rows: Rows, parts: _Parts) -> None:
     # a separate loop: inside the one above it would slow rows without zeros down by a tenth
     with when(skipped > 0):
         for _, dst, _ in rows.each():
-            emit_clear(elements, dst + columns.valid, skipped)
+            emit_clear(elements, dst + head.valid, skipped)
 
 
 def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
-    elements, columns = rows.elements, rows.columns
+    elements, head = rows.elements, rows.head
     copy = _copy_each if elements.is_nibble else _copy_vectors
     for src, dst, is_valid in rows.rebased().each():
-        valid = where(is_valid, columns.valid, 0)
+        valid = where(is_valid, head.valid, 0)
         copy(elements, src, dst, valid)
-        emit_clear(elements, dst + valid, columns.extent - valid)
+        emit_clear(elements, dst + valid, head.extent - valid)
 
 
 def _copy_each(elements: Elements, src: Location, dst: Location, count: Value) -> None:
@@ -435,12 +420,12 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
 
 def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
-    elements, columns = rows.elements, rows.columns
+    elements, head = rows.elements, rows.head
     for src, dst, is_valid in rows.each():
-        valid = where(is_valid, columns.valid, 0)
+        valid = where(is_valid, head.valid, 0)
         with loop(0, valid) as column:
-            source = elements.moved(src, column * columns.src_stride)
-            target = elements.moved(dst, column * columns.dst_stride)
+            source = elements.moved(src, column * head.src_stride)
+            target = elements.moved(dst, column * head.dst_stride)
             elements.store(elements.load(source), target)
-        with loop(valid, columns.extent) as column:
-            elements.store(elements.zero, elements.moved(dst, column * columns.dst_stride))
+        with loop(valid, head.extent) as column:
+            elements.store(elements.zero, elements.moved(dst, column * head.dst_stride))

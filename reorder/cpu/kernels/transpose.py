@@ -1,27 +1,26 @@
 """Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
-The groups are moved in the first of these ways that fits: element by element, for 4-bit elements;
-interleaved, for groups of two to four elements; as tiles transposed in registers, of the first
-height that fits the rows, in the widest shape that fits the columns; element by element, for groups
-with fewer rows than the smallest tile.
-
-There is code for whole tiles only. An edge tile reads its rows through a table: rows without data
-point to zeros, and rows that a whole tile would read beyond the end of src point to copies. It
-writes its columns through a table: columns that do not exist point to a buffer that is never read.
+The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
+other side: where a column starts in dst, where a row starts in src. The groups are moved in the
+first of these ways that fits: element by element, for 4-bit elements; interleaved, for groups of
+two to four elements; as tiles transposed in registers, of the first height that fits the rows, in
+the widest shape that fits the columns; element by element, for groups with fewer rows than the
+smallest tile.
 """
+
+from collections.abc import Iterator
 
 from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.kernels.elements import Elements, Location, emit_clear
-from reorder.cpu.kernels.interleave import emit_interleaved
-from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, TileShape, Transposition
-from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
+from memdesc.tuples import NamedTuple
+from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_bits, first_vector
 from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
     Value,
     either,
+    load_fields,
     loop,
     maximum,
     minimum,
@@ -32,10 +31,11 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
+from reorder.cpu.schedule.program import KernelLoop, TransposeHead
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, is_x86
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, is_x86, register_bits
 from reorder.plan.nodes import NOWHERE
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
@@ -48,46 +48,90 @@ _SWEEP_COLUMNS = 64
 _REPEATED_ROWS_SHIFT = 3
 
 
-def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
-    """Move two loop groups; steps that are not valid in either write zeros.
+class _TileShape(NamedTuple):
+    """Rows and columns of a tile that is transposed in registers."""
 
-    `span` is the range of columns to write, with data or without.
-    """
-    elements, rows, stop = move.elements, move.rows, span.last
+    height: int
+    width: int
+
+
+class Transposition(NamedTuple):
+    """Two loop groups to move from src to dst."""
+
+    elements: Elements
+    src: Location
+    dst: Location
+    # its valid columns are those of the box, its flags are conditions
+    head: TransposeHead
+    # addresses of the offsets of columns in dst, and of rows in src: bytes, or 4-bit elements
+    column_table: Value
+    row_table: Value
+    # the columns to move: the first, and one past the last
+    first: Value
+    last: Value
+    # elements of src from this address on must not be read
+    src_end: Value
+    # address of the `KernelLoop`: it is loaded where its loop begins, to save registers until then
+    kernel_loop_at: Value
+
+    def column(self, index: Value) -> Location:
+        """Return where a column starts in dst."""
+        return self.elements.moved(self.dst, self.column_table[index])
+
+    def row(self, index: Value) -> Location:
+        """Return where a row starts in src."""
+        return self.elements.moved(self.src, self.row_table[index])
+
+    def each_step(self) -> Iterator["Transposition"]:
+        """Emit the loop around both groups; yields the transposition of each step."""
+        kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
+        with loop(0, kernel_loop.extent) as i:
+            ahead = i * kernel_loop.table_stride
+            yield self._replace(
+                src=self.elements.moved(self.src, i * kernel_loop.src_stride),
+                dst=self.elements.moved(self.dst, i * kernel_loop.dst_stride),
+                column_table=self.column_table + ahead,
+                row_table=self.row_table + ahead,
+            )
+
+
+def emit_transposed(move: Transposition) -> None:
+    """Move two loop groups; steps that are not valid in either write zeros."""
+    elements, rows, stop = move.elements, move.head.rows, move.last
     builder = elements.builder
     if elements.is_nibble:
         for part in move.each_step():
-            _emit_scalar(part, span)
+            _emit_scalar(part)
         return
-    data = span._replace(last=minimum(stop, move.columns.valid))
+    data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    shorter = minimum(rows.extent, move.columns.extent)
+    shorter = minimum(rows, move.head.columns)
     with when(shorter <= MAX_INTERLEAVED):
-        emit_interleaved(move, (data.first, data.last), done)
-    for height in tile_heights(elements.bits):
-        _emit_tiles(move, data, height, done)
-    for part in move.each_step():
-        _emit_scalar(part, data)
+        emit_interleaved(data, done)
+    for height in _tile_heights(elements.bits):
+        _emit_tiles(data, height, done)
+    for part in data.each_step():
+        _emit_scalar(part)
     builder.branch(done)
     builder.position_at_end(done)
-    first = maximum(span.first, move.columns.valid)
+    first = maximum(move.first, move.head.valid_columns)
     with when(first < stop):
         # contiguous columns are cleared at once
-        run = maximum(move.columns.run, 1)
+        run = maximum(move.head.column_run, 1)
         is_run = run >= stop
         step = where((first % run | stop % run) == 0, run, 1)
         step = where(is_run, stop - first, step)
         for part in move.each_step():
             with loop(first, stop, step) as column:
-                target = part.columns.locate(elements, part.dst, column)
-                emit_clear(elements, target, step * rows.extent)
+                target = part.column(column)
+                emit_clear(elements, target, step * rows)
     builder.branch(cleared)
     builder.position_at_end(cleared)
 
 
-def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value) -> None:
+def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     """Move tiles of a height, then branch to `done`, if the rows suit that height."""
-    elements, extent = move.elements, move.rows.extent
+    elements, extent = move.elements, move.head.rows
     builder = elements.builder
     # the last tile overlaps the one before it, so it moves some rows twice
     repeated = -extent & (height - 1)
@@ -95,16 +139,16 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
     if height * elements.bits == LINE_BITS:
         limit = extent.lshr(_REPEATED_ROWS_SHIFT)
     with when((extent >= height) & (repeated <= limit)):
-        *wider, narrowest = tile_shapes(elements.bits, height)
+        *wider, narrowest = _tile_shapes(elements.bits, height)
         for shape in wider:
-            with when(span.last - span.first >= shape.width):
-                _emit_sweeps(move, span, shape)
+            with when(move.last - move.first >= shape.width):
+                _emit_sweeps(move, shape)
                 builder.branch(done)
-        _emit_sweeps(move, span, narrowest)
+        _emit_sweeps(move, narrowest)
         builder.branch(done)
 
 
-def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
+def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
     A sweep uses whole cache lines of src while they are in the cache. The columns that wide tiles
@@ -112,41 +156,40 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     """
     elements, builder = move.elements, move.elements.builder
     height, width = shape
-    lane = TileShape(height, LANE_BITS // elements.bits)
+    lane = _TileShape(height, LANE_BITS // elements.bits)
     edge = _EdgeTables(elements, lane)
-    is_narrow = edge.is_narrow(span)
-    last_column = maximum(span.last - lane.width, span.first)
+    is_narrow = edge.is_narrow(move)
+    last_column = maximum(move.last - lane.width, move.first)
     # a select, since LLVM would duplicate the loop for a branch; a narrow tile starts with the
-    # first column of the span, which is the first entry of its own table
-    narrow_table = edge.columns - span.first * WORD_NBYTES
-    last_row = move.rows.extent - height
+    # first column of the call, which is the first entry of its own table
+    narrow_table = edge.columns - move.first * WORD_NBYTES
+    last_row = move.head.rows - height
     step = _sweep_columns(elements, last_row, height)
     # most calls have whole tiles only
-    has_edges = is_narrow | (move.rows.valid < move.rows.extent)
+    has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for part in move.each_step():
-        with when(is_narrow):
-            edge.write_columns(part.columns, span)
-        column_tables = where(is_narrow, narrow_table, part.columns.table)
+        with when(is_narrow), loop(0, move.last - move.first) as k:
+            edge.columns[k] = part.column_table[move.first + k]
+        column_tables = where(is_narrow, narrow_table, part.column_table)
         src = elements.rebased(part.src)
-        with loop(span.first, span.last, step) as start:
-            stop = minimum(start + step, span.last)
-            with loop(0, move.rows.extent, height) as next_row:
+        with loop(move.first, move.last, step) as start:
+            stop = minimum(start + step, move.last)
+            with loop(0, move.head.rows, height) as next_row:
                 row = minimum(next_row, last_row)
                 dst = elements.rebased(part.dst + row)
-                whole_table = part.rows.table + row * WORD_NBYTES
+                whole_table = part.row_table + row * WORD_NBYTES
                 before = builder.block
                 with when(has_edges):
-                    edge_part = part._replace(src=src, dst=dst)
-                    edge_table = _prepare_edge(edge, edge_part, row, span)
+                    edge_table = edge.prepare(part._replace(src=src, dst=dst), row)
                     prepared = builder.block
                 row_table = phi((whole_table, before), (edge_table, prepared))
                 rest = start
                 if width > lane.width:
                     rest = start + ((stop - start) & -width)
                     with loop(start, rest, width) as column:
-                        column_table = part.columns.table + column * WORD_NBYTES
+                        column_table = part.column_table + column * WORD_NBYTES
                         first = elements.rebased(Location(src.address, column))
-                        emit_tile(elements, first, dst, (row_table, column_table), shape)
+                        _emit_tile(elements, first, dst, (row_table, column_table), shape)
                         _prefetch_columns(move, dst, column_table, shape)
                 with loop(rest, stop, lane.width) as next_column:
                     column = minimum(next_column, last_column)
@@ -154,7 +197,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     first = elements.rebased(Location(src.address, column))
                     # a line that non-temporal stores write twice goes to memory twice
                     stored = next_column - column if elements.streams else None
-                    emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
+                    _emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
                     _prefetch_columns(move, dst, column_table, lane)
 
 
@@ -169,7 +212,7 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
     return where(last_row <= 0, _MAX_COLUMNS, columns)
 
 
-def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
+def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _TileShape) -> None:
     """Prefetch the lines of dst that the next tile of the same columns is the first to write.
 
     They are those in which that tile ends, if tiles are as high as lines. Measured on x86 only.
@@ -177,41 +220,22 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
     elements = move.elements
     if elements.streams or shape.height * elements.bits < LINE_BITS or not is_x86():
         return
-    with when(move.prefetches_dst):
+    with when(move.head.prefetches_dst):
         for k in range(shape.width):
             column = elements.moved(dst, table[k])
             prefetch_to_write(elements.address_of(column) + (2 * LINE_NBYTES - 1))
 
 
-def _prepare_edge(edge: "_EdgeTables", move: Transposition, row: Value, span: ColumnSpan) -> Value:
-    """Write the tables that the edge tiles at a row need; returns the table of the rows."""
-    elements, valid = edge.elements, move.rows.valid
-    is_narrow = edge.is_narrow(span)
-    # a tile may read rows beyond the last column, but not beyond the end of src
-    columns = elements.nbytes(span.first + edge.width)
-    last_read = elements.address_of(move.src) + columns + span.row_span
-    copies = is_narrow & (last_read > span.src_end)
-    # padding rows must be read from zeros, not from src
-    has_padding = (row + edge.height > valid) & (valid < move.rows.extent)
-    needs_table = has_padding | copies
-    with when(needs_table):
-        edge.write_rows(move.src, move.rows, row, span, copies)
-    table = where(needs_table, edge.rows, move.rows.table + row * WORD_NBYTES)
-    with when(is_narrow):
-        edge.write_missing_columns(move.dst, span)
-    return table
-
-
-def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:
+def _emit_scalar(move: Transposition) -> None:
     """Move element by element."""
-    elements, rows = move.elements, move.rows
-    with loop(span.first, span.last) as column:
-        valid = where(column < move.columns.valid, rows.valid, 0)
-        target = move.columns.locate(elements, move.dst, column)
+    elements, head = move.elements, move.head
+    with loop(move.first, move.last) as column:
+        valid = where(column < head.valid_columns, head.valid_rows, 0)
+        target = move.column(column)
         with loop(0, valid) as row:
-            element = elements.load(rows.locate(elements, move.src, row) + column)
+            element = elements.load(move.row(row) + column)
             elements.store(element, target + row)
-        with loop(valid, rows.extent) as row:
+        with loop(valid, head.rows) as row:
             elements.store(elements.zero, target + row)
 
 
@@ -223,9 +247,15 @@ _MAX_ELEMENT_NBYTES = 8
 
 
 class _EdgeTables:
-    """Tables and buffers of edge tiles, on the stack of the kernel."""
+    """Tables and buffers of edge tiles, on the stack of the kernel.
 
-    def __init__(self, elements: Elements, shape: TileShape) -> None:
+    There is code for whole tiles only. An edge tile reads its rows through a table: rows without
+    data point to zeros, and rows that a whole tile would read beyond the end of src point to
+    copies. It writes its columns through a table: columns that do not exist point to a buffer that
+    is never read.
+    """
+
+    def __init__(self, elements: Elements, shape: _TileShape) -> None:
         self.elements = elements
         self.height, self.width = shape
         builder = elements.builder
@@ -238,50 +268,232 @@ class _EdgeTables:
         name = f"memdesc.zeros.{kind.count}"
         self.zeros = shared_constant(builder, name, ir.Constant(kind, None), LINE_NBYTES)
 
+    def is_narrow(self, move: Transposition) -> Value:
+        """Whether there are fewer columns than in a tile."""
+        return move.last - move.first < self.width
+
+    def prepare(self, move: Transposition, row: Value) -> Value:
+        """Write the tables that the edge tiles at a row need; returns the table of the rows."""
+        elements, head = self.elements, move.head
+        is_narrow = self.is_narrow(move)
+        # a tile may read rows beyond the last column, but not beyond the end of src
+        columns = elements.nbytes(move.first + self.width)
+        last_read = elements.address_of(move.src) + columns + head.src_span
+        copies = is_narrow & (last_read > move.src_end)
+        # padding rows must be read from zeros, not from src
+        has_padding = (row + self.height > head.valid_rows) & (head.valid_rows < head.rows)
+        needs_table = has_padding | copies
+        with when(needs_table):
+            self._write_rows(move, row, copies)
+        table = where(needs_table, self.rows, move.row_table + row * WORD_NBYTES)
+        with when(is_narrow):
+            unread = self._offset(self.unread, move.dst)
+            with loop(move.last - move.first, self.width) as k:
+                self.columns[k] = unread
+        return table
+
+    def _write_rows(self, move: Transposition, row: Value, copies: Value) -> None:
+        """Write the table of the rows of a tile at a row; `copies`: some may have to be copied."""
+        elements, src = self.elements, move.src
+        with loop(0, row.like(self.height)) as k:
+            offset = move.row_table[row + k]
+            with either(offset != NOWHERE) as (data, padding):
+                with data:
+                    self.rows[k] = offset
+                    start = elements.moved(src, offset) + move.first
+                    stop = elements.address_of(start + self.width)
+                    with when(copies & (stop > move.src_end)):
+                        copy = Location(self.copies, k * self.width)
+                        with loop(0, move.last - move.first) as i:
+                            elements.store(elements.load(start + i), copy + i)
+                        address = elements.address_of(copy)
+                        self.rows[k] = self._offset(address, src + move.first)
+                with padding:
+                    self.rows[k] = self._offset(self.zeros, src)
+
     def _offset(self, address: Value, start: Location) -> Value:
         """Return the offset of a buffer from a location, in bytes."""
         return address - self.elements.address_of(start)
 
-    def is_narrow(self, span: ColumnSpan) -> Value:
-        """Whether a span has fewer columns than a tile."""
-        return span.last - span.first < self.width
 
-    def write_columns(self, columns: LoopGroup, span: ColumnSpan) -> None:
-        """Write the entries of columns that exist."""
-        with loop(0, span.last - span.first) as k:
-            self.columns[k] = columns.table[span.first + k]
+# Two to four rows interleaved into one, and one row split into two to four: whole vectors, as
+# c0 c1 c2 c0 c1 c2 ...
 
-    def write_missing_columns(self, dst: Location, span: ColumnSpan) -> None:
-        """Write the entries of columns that do not exist, up to the width of a tile."""
-        unread = self._offset(self.unread, dst)
-        with loop(span.last - span.first, self.width) as k:
-            self.columns[k] = unread
+# Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
+_COUNTS = _PAIR, _ODD, _QUAD = 2, 3, MAX_INTERLEAVED
 
-    def write_rows(
-        self, src: Location, rows: LoopGroup, row: Value, span: ColumnSpan, copies: Value
-    ) -> None:
-        """Write the table of the rows of a tile that starts at a row.
 
-        If `copies` is true, rows that a tile would read beyond the end of src are copied.
-        """
-        elements = self.elements
-        with loop(0, row.like(self.height)) as k:
-            offset = rows.table[row + k]
-            with either(offset != NOWHERE) as (data, padding):
-                with data:
-                    self.rows[k] = offset
-                    start = elements.moved(src, offset) + span.first
-                    stop = elements.address_of(start + self.width)
-                    with when(copies & (stop > span.src_end)):
-                        copy = self._copy_row(start, k, span)
-                        self.rows[k] = self._offset(copy, src + span.first)
-                with padding:
-                    self.rows[k] = self._offset(self.zeros, src)
+def emit_interleaved(move: Transposition, done: Value) -> None:
+    """Move both groups if one of them has two to four elements, then branch to `done`."""
+    head, branch = move.head, move.elements.builder.branch
+    has_all_rows = head.valid_rows == head.rows
+    has_all_columns = (move.first == 0) & (move.last == head.columns)
+    bits = move.elements.bits
+    # two 128-bit vectors are moved at once, or one of bytes; half of that from short runs
+    lanes = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
+    for count in _COUNTS:
+        fits = has_all_rows & (head.rows == count)
+        with when(fits & _is_run(head.column_run, (move.first, move.last), lanes)):
+            if has_masks() and count == _PAIR and bits > BYTE_BITS:
+                with when(head.turns):
+                    for part in move.each_step():
+                        _emit_turning(part, lanes)
+                    branch(done)
+            for part in move.each_step():
+                _emit_join(part, count, lanes)
+            branch(done)
+        if count != _ODD:
+            with when(fits & _is_run(head.column_run, (move.first, move.last), lanes // 2)):
+                for part in move.each_step():
+                    _emit_join(part, count, lanes // 2)
+                branch(done)
+        fits = has_all_columns & (head.columns == count) & has_all_rows
+        wide = lanes
+        if move.elements.streams and count != _ODD:
+            wide = max(lanes, LINE_BITS // bits)
+        with when(fits & _is_run(head.row_run, (head.row_run.like(0), head.rows), wide)):
+            for part in move.each_step():
+                _emit_split(part, count, wide)
+            branch(done)
 
-    def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
-        """Copy the columns of row `k`, which begins at `start`; returns the address of the copy."""
-        elements = self.elements
-        copy = Location(self.copies, k * self.width)
-        with loop(0, span.last - span.first) as i:
-            elements.store(elements.load(start + i), copy + i)
-        return elements.address_of(copy)
+
+def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:
+    """Whether vectors cover a span of a group without crossing the end of a run."""
+    first, last = span
+    length = last - first
+    is_aligned = ((run | length | first) & (lanes - 1)) == 0
+    return (run > 0) & (is_aligned | (run >= last)) & (length >= lanes)
+
+
+def _emit_join(move: Transposition, count: int, lanes: int) -> None:
+    """Interleave `count` rows; the last vectors overlap those before them."""
+    elements, first, last = move.elements, move.first, move.last
+    end = last - lanes
+    target = move.column(first)
+    start = first_vector(elements, target, lanes, last - first, count)
+    start = where(move.head.column_run >= last, start, 0)  # else runs end where vectors do
+    with loop(first + start, last, lanes) as next_column:
+        column = maximum(minimum(next_column, end), first)
+        lines = [elements.load_vector(move.row(k) + column, lanes) for k in range(count)]
+        target = move.column(column)
+        elements.store_lines(_interleaved(lines), target)
+
+
+def _emit_turning(move: Transposition, lanes: int) -> None:
+    """Interleave runs of two rows, each of which goes on in another one."""
+    elements, table = move.elements, move.row_table
+    offsets, turns = [table[k] for k in range(2 * _PAIR)], [table[2 * _PAIR], table[2 * _PAIR + 1]]
+    starts = [elements.moved(move.src, offset) for offset in offsets]
+    own_columns = [first_bits(turn // (elements.bits // BYTE_BITS)) for turn in turns]
+    with loop(move.first, move.last, lanes) as column:
+        within = column & (move.head.column_run - 1)
+        masks = [elements.mask_of(bits.lshr(within), lanes) for bits in own_columns]
+        lines = [
+            elements.load_masked(other + column, ~mask, elements.load_masked(own + column, mask))
+            for own, other, mask in zip(starts[:_PAIR], starts[_PAIR:], masks, strict=True)
+        ]
+        target = move.column(column)
+        elements.store_lines(_interleaved(lines), target)
+
+
+def _interleaved(lines: list[Value]) -> Value:
+    """Return a vector of the first lanes of all vectors, then of their second ones, and so on."""
+    count, lanes = len(lines), lines[0].type.count
+    joined = concatenate(lines if count == _PAIR else [*lines, *lines[: _QUAD - count]])
+    return pick(joined, (j % count * lanes + j // count for j in range(count * lanes)))
+
+
+def _emit_split(move: Transposition, count: int, lanes: int) -> None:
+    """Split one row into `count` columns; the last vectors overlap those before them."""
+    elements, extent = move.elements, move.head.rows
+    end = extent - lanes
+    start = first_vector(elements, move.column(0), lanes, extent)
+    start = where(move.head.row_run >= extent, start, 0)  # else runs end where vectors do
+    with loop(start, extent, lanes) as next_row:
+        row = maximum(minimum(next_row, end), 0)
+        joined = elements.load_vector(move.row(row), count * lanes)
+        for k in range(count):
+            part = pick(joined, (j * count + k for j in range(lanes)))
+            elements.store_lines(part, move.column(k) + row)
+
+
+# One tile transposed in registers: each row is loaded as one vector, up to a cache line. Vectors
+# are interleaved within their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes
+# are exchanged, and each column is stored as one vector.
+
+# Most registers of a cache line that hold a tile. Its transposition needs as many again; only
+# AVX-512 has registers of this width, and it has 32.
+_TILE_REGISTERS = 16
+# Number of heights: from a cache line down to a sixteenth of it.
+_HEIGHTS = 5
+# Columns of fewer bits than this are stored element by element, without tiles.
+_MIN_COLUMN_BITS = 32
+
+
+def _tile_heights(bits: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have, most first: from a cache line down to 32 bits."""
+    line, least = LINE_BITS // bits, max(2, _MIN_COLUMN_BITS // bits)
+    return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k)
+
+
+def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
+    """Return the shapes of tiles of a height, widest first.
+
+    The widest rows are a cache line, or less where the tile would need too many registers. Where
+    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane.
+    """
+    if register_bits() < LINE_BITS or height * bits < LINE_BITS:
+        return [_TileShape(height, LANE_BITS // bits)]
+    widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
+    widths = [width for width in (widest, widest // 2) if width > LANE_BITS] or [LANE_BITS]
+    return [_TileShape(height, width // bits) for width in widths]
+
+
+def _emit_tile(
+    elements: Elements,
+    src: Location,
+    dst: Location,
+    tables: tuple[Value, Value],
+    shape: _TileShape,
+    first_column: Value | None = None,
+) -> None:
+    """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst.
+
+    Columns before `first_column`, which the previous tile has stored, are left out.
+    """
+    row_table, column_table = tables
+    lines = [
+        elements.load_vector(elements.moved(src, row_table[k]), shape.width)
+        for k in range(shape.height)
+    ]
+    for k, column in enumerate(_columns(elements, lines)):
+        target = elements.moved(dst, column_table[k])
+        if first_column is None or k == shape.width - 1:
+            elements.store_lines(column, target)
+            continue
+        with when(first_column <= k):
+            elements.store_lines(column, target)
+
+
+def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
+    """Yield the columns of a tile, which is given as rows."""
+    height, width = len(lines), lines[0].type.count
+    lane = LANE_BITS // elements.bits
+    across = min(height, lane)
+    # the lanes of a joined vector hold rows that are `across` apart
+    parts = width // lane
+    rows_per_part = height // parts
+    groups = []
+    for first in range(0, height, rows_per_part):
+        joined = [
+            concatenate(lines[first + k : first + rows_per_part : across]) for k in range(across)
+        ]
+        groups.append(transpose(joined))
+    exchanged = [exchange(list(vectors), lane) for vectors in zip(*groups, strict=True)]
+    vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
+    for vector in vectors:
+        if across == lane:
+            yield vector
+            continue
+        for i in range(0, lane, across):
+            yield pick(vector, range(i, i + across))
