@@ -37,7 +37,7 @@ def array_desc(x: Any) -> MemoryDesc:
     memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
     """
     if isinstance(x, np.ndarray):
-        return _array_desc(x.shape, x.strides, x.dtype)
+        return strided_desc(x.shape, x.strides, x.dtype)
     if not hasattr(x, "__dlpack__"):
         raise MemdescError(f"an array or a tensor is needed, not {short_repr(x)}")
     if (form := str(getattr(x, "layout", "strided"))).rpartition(".")[2] != "strided":
@@ -46,7 +46,7 @@ def array_desc(x: Any) -> MemoryDesc:
         )
     shape, strides = tuple(map(int, x.shape)), getattr(x, "strides", None)
     if isinstance(strides, tuple):  # in bytes, as numpy's
-        return _array_desc(shape, strides, np.dtype(x.dtype))
+        return strided_desc(shape, strides, np.dtype(x.dtype))
     dtype = data_type(x.dtype)
     _refuse_packed(dtype, f"a tensor of {x.dtype}")
     stride = getattr(x, "stride", None)
@@ -63,9 +63,10 @@ def _refuse_packed(dtype: DataType, what: str) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _array_desc(
+def strided_desc(
     shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
 ) -> MemoryDesc:
+    """Describe an array of some strides in bytes, from its lowest element on."""
     dtype = data_type(kind)
     _refuse_packed(dtype, f"a numpy array of {kind.name}")
     steps = []

@@ -28,6 +28,9 @@ from reorder.opencl.operands import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# what the lanes of 8-bit data may be
+_WIDE_LANES = {"SIGNED_INT32": np.int32, "UNSIGNED_INT32": np.uint32}
+
 
 @dataclass(slots=True, repr=False, eq=False)
 class DeviceMemory(Indexed):
@@ -92,22 +95,17 @@ class DeviceMemory(Indexed):
     def __getitem__(self, key: Any) -> Any:
         """Wait for the data and read elements by their logical index, as `reorder.Memory` does.
 
-        The bytes from the first to the last of these elements are copied to the host; for an
-        image, whole rows.
+        The bytes from the first to the last of these elements are copied to the host; of an image,
+        all pixels.
         """
-        wait_for = self._checked_events()
-        desc = self.desc.desc if isinstance(self.desc, ImageDesc) else self.desc
-        selection = select_elements(desc, key)
-        first, end = selection.span(desc)
         if isinstance(self.desc, ImageDesc):
-            row_nbytes = desc.nbytes // (self.desc.depth * self.desc.height)
-            rows = range(first // row_nbytes, -(-end // row_nbytes))
-            data = self._pixels(self.desc, wait_for, rows)
-            first = rows.start * row_nbytes
-        else:
-            data = np.empty(end - first, np.uint8)
-            self._copy(data, first, wait_for)
-        return elements_at(data, desc, selection, first)
+            return self.get()[key]
+        wait_for = self._checked_events()
+        selection = select_elements(self.desc, key)
+        first, end = selection.span(self.desc)
+        data = np.empty(end - first, np.uint8)
+        self._copy(data, first, wait_for)
+        return elements_at(data, self.desc, selection, first)
 
     def get(self) -> Memory:
         """Wait for the data and copy them to the host.
@@ -125,12 +123,21 @@ class DeviceMemory(Indexed):
             queue's context, or was allocated by this library and has been released.
         """
         wait_for = self._checked_events()
-        if isinstance(self.desc, ImageDesc):
-            pixels = self._pixels(self.desc, wait_for, range(self.desc.depth * self.desc.height))
-            return Memory(self.desc.desc, pixels, zero_pad=False)
-        memory = Memory(self.desc)
-        self._copy(memory.data[: self.desc.min_nbytes], 0, wait_for)
-        return memory
+        desc = self.desc
+        if not isinstance(desc, ImageDesc):
+            memory = Memory(desc)
+            self._copy(memory.data[: desc.min_nbytes], 0, wait_for)
+            return memory
+        # lanes of 32 bits may hold 8-bit data
+        lane = _WIDE_LANES.get(channel_type_of(desc, self.data.format, "the memory"))
+        pixels = np.empty(
+            (desc.depth, desc.height, desc.width, desc.channels), lane or desc.dtype.numpy
+        )
+        region: Any = {"origin": (0, 0, 0), "region": (desc.width, desc.height, desc.depth)}
+        if pixels.size:
+            cl.enqueue_copy(self.queue, pixels, self.data, wait_for=wait_for, **region)
+        pixels = pixels.astype(desc.dtype.numpy, copy=False)
+        return Memory(desc.desc, pixels.view(np.uint8).reshape(-1), zero_pad=False)
 
     def _checked_events(self) -> list[cl.Event]:
         """Check the memory against its descriptor; return what to wait for."""
@@ -154,23 +161,6 @@ class DeviceMemory(Indexed):
             memory, start = cl.SVM(np.ctypeslib.as_array(part)), 0
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
-    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:
-        """Copy rows, counted through all slices, to the host, as bytes of the dtype."""
-        first, end = rows.start, rows.stop
-        origin, region = (0, first, 0), (desc.width, end - first, 1)
-        if desc.kind != "2d":  # whole slices
-            z = first // desc.height
-            first, slices = z * desc.height, -(-end // desc.height) - z
-            origin, region = (0, 0, z), (desc.width, desc.height, slices)
-        shape = (region[1] * region[2], desc.width, desc.channels)
-        pixels = np.empty(shape, _lane_dtype(desc, self.data))
-        if len(rows):
-            cl.enqueue_copy(
-                self.queue, pixels, self.data, origin=origin, region=region, wait_for=wait_for
-            )
-        pixels = pixels[rows.start - first : end - first]
-        return pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
-
 
 def as_device_memory(x: Any) -> DeviceMemory:
     """Return a DeviceMemory, or one of an Array, whose layout is known too."""
@@ -182,12 +172,6 @@ def as_device_memory(x: Any) -> DeviceMemory:
             f"x is {class_of(x)}, whose layout is not known; make a DeviceMemory of it"
         )
     return x
-
-
-def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:
-    """Return the dtype of a lane; lanes of 32 bits may hold 8-bit data."""
-    wide = {"SIGNED_INT32": np.int32, "UNSIGNED_INT32": np.uint32}
-    return np.dtype(wide.get(channel_type_of(desc, image.format, "the memory"), desc.dtype.numpy))
 
 
 def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:

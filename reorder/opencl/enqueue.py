@@ -23,16 +23,21 @@ from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_des
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
+from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.opencl.known import SIDES, SMALL, UNKNOWN, KnownCall, note_call
-from reorder.opencl.memory_objects import allocate, allocate_buffer, supported_format
+from reorder.opencl.memory_objects import (
+    allocate,
+    allocate_buffer,
+)
 from reorder.opencl.operands import (
-    Unallocated,
+    DeviceOperand,
     array_desc,
     array_type,
     check_desc,
     check_queue,
     checked_events,
     device_operand,
+    new_operand,
 )
 from reorder.opencl.runtimes import state
 from reorder.values.attr import Attr, check_beta
@@ -43,7 +48,7 @@ LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
-_IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
+_IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer, cl.array.Array)
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _UPLOAD = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
 # set the fields of a DeviceMemory that need no checks
@@ -404,6 +409,7 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
     )
     if dtype is not None or channel_type is not None:
         names += tuple(one if type(one) is str else id(one) for one in (dtype, channel_type))
+    event = None
     try:
         held = queue.memdesc_known
         src_memory, src_in, src_says, src_events = SIDES[type(x)](x, queue, held)
@@ -411,35 +417,33 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
         call = held.calls[names, src_says, dst_says]
     except (AttributeError, LookupError, TypeError, cl.Error):
         call = None
-    if call is None or (src_in == dst_in and src_in) or state.is_forbidden:
-        given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
-        return _run(queue, names, given)
-    waiting: list[cl.Event] | None = None
-    if src_events or dst_events or wait_for is not None:
-        waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
-    if dst_memory is None:
-        dst_memory = allocate(held.context, call.desc, call.form)
-    try:
-        if src_memory is None:
-            src_memory = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
-        if call.launch is None:
-            event = enqueue_transfers(queue, call.transfers, (src_memory, dst_memory), waiting)
-        else:
-            try:
-                kernel, src_before, dst_before = call.launch.idle.pop()
-            except IndexError:
-                kernel, src_before, dst_before = call.launch.new(), UNKNOWN, UNKNOWN
-            if src_before != src_in or not src_in:
-                kernel.set_arg(0, src_memory)
-            if dst_before != dst_in or not dst_in:
-                kernel.set_arg(1, dst_memory)
-            # by position: pyopencl takes longer for names
-            event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
-            call.launch.idle.append((kernel, src_in, dst_in))
-    except cl.Error:
-        event = None
-    if event is None:
-        # such as memory that was released, for which the checks have a message
+    if call is not None and (src_in != dst_in or not src_in) and not state.is_forbidden:
+        waiting: list[cl.Event] | None = None
+        if src_events or dst_events or wait_for is not None:
+            waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
+        if dst_memory is None:
+            dst_memory = allocate(held.context, call.desc, call.form)
+        try:
+            if src_memory is None:
+                src_memory = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
+            if call.launch is None:
+                event = enqueue_transfers(queue, call.transfers, (src_memory, dst_memory), waiting)
+            else:
+                try:
+                    kernel, src_before, dst_before = call.launch.idle.pop()
+                except IndexError:
+                    kernel, src_before, dst_before = call.launch.new(), UNKNOWN, UNKNOWN
+                if src_before != src_in or not src_in:
+                    kernel.set_arg(0, src_memory)
+                if dst_before != dst_in or not dst_in:
+                    kernel.set_arg(1, dst_memory)
+                # by position: pyopencl takes longer for names
+                event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
+                call.launch.idle.append((kernel, src_in, dst_in))
+        except cl.Error:
+            # such as memory that was released, for which the checks have a message
+            event = None
+    if call is None or event is None:
         given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
         return _run(queue, names, given)
     if type(out) is cl.array.Array:
@@ -462,80 +466,69 @@ def _run(
         check_desc(given.dst, "dst")
     elif given.function.endswith("unpack"):
         _check_image_desc(given.src, "src")
-    memory, of_out, dtype = _checked_out(given)
-    source = as_source(given.x, given.src)
+    dst, of_out, dtype = _checked_out(given)
+    src, src_desc, host = _source(given.x, given.src)
     if given.makes_image and not isinstance(given.dst, str):
         _check_image_desc(given.dst, "dst")
-    desc = result_desc(given.dst, dtype, source.desc, of_out)
+    desc = result_desc(given.dst, dtype, src_desc, of_out)
     if given.makes_image:
         _check_image_desc(desc, "dst")
     check_beta(given.attr, given.out)
-    form = None
-    if memory is None:
-        if isinstance(desc, ImageDesc):
-            form = supported_format(queue, desc, given.channel_type)
-        memory = Unallocated(form)
-    one = device_operand(queue, source.memory, source.desc, given.called[0], "read")
-    other = device_operand(queue, memory, desc, given.called[1], "write")
+    called, form = given.called, None
+    if host is not None:
+        one = DeviceOperand(OperandSpec.of(src_desc))
+    else:
+        one = device_operand(queue, src, src_desc, called[0], "read")
+    if dst is not None:
+        other = device_operand(queue, dst, desc, called[1], "write")
+    else:
+        other, form = new_operand(queue, desc, given.channel_type, called[1])
     transfers = prepare_transfers(queue, one, other, given.attr)
-    src, dst = one.memory, other.memory
-    waiting += source.events(queue) + events_of(queue, given.out)
-    is_known = source.host is None or _is_same(source.host, given.x)
-    if given.out is None:
-        memory = dst = allocate(queue.context, desc, form)
+    waiting += events_of(queue, given.x) + events_of(queue, given.out)
+    is_known = host is None or _is_same(host, given.x)
+    target = other.memory
+    if dst is None:
+        dst = target = allocate(queue.context, desc, form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
             waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
             is_known = False
-    if source.host is not None:
-        src = _upload(queue, source.host)
-    event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
-    record_event(memory, event)
+    source = one.memory if host is None else _upload(queue, host)
+    event = enqueue_transfers(queue, transfers, (source, target), waiting or None)
+    record_event(dst, event)
     if is_known:
         owners = (given.dst, given.src, given.dtype, given.attr, given.channel_type)
         known = KnownCall(transfers, desc, form, owners)
         note_call(queue, (given.x, given.out), names, known)
-    return memory, event, desc
+    return dst, event, desc
 
 
 def _checked_out(given: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None, Any]:
     """Return the memory of `out`, its descriptor if it has one, and the data type of the result."""
-    out = given.out
+    out, name, dtype = given.out, given.called[1], given.dtype
     if isinstance(out, DeviceMemory):
-        return out.data, out.desc, given.dtype
+        return out.data, out.desc, dtype
     if isinstance(out, _HOST):
         raise MemdescError(
-            f"{given.called[1]} is host memory, but the result stays on a device; copy it with "
-            ".get()"
+            f"{name} is host memory, but the result stays on a device; copy it with .get()"
         )
-    if isinstance(out, cl.array.Array):
-        return out, *_described(out, given.dst, given.dtype)
     if out is None and given.function.startswith("enqueue"):
-        raise MemdescError(
-            f"{given.called[1]} is None; pass the memory to write, or `reorder` allocates it"
-        )
-    if out is not None and given.dst is None:
-        raise MemdescError("the layout of out is not known; pass its descriptor as dst")
-    return out, None, given.dtype
-
-
-def _described(
-    out: cl.array.Array, dst: LayoutLike | None, dtype: Any
-) -> tuple[MemoryDesc | None, Any]:
-    """Return the descriptor of an Array given as `out`, and the data type of the result.
-
-    With a descriptor as dst, an Array is raw memory. With a name, the result has its data type.
-    """
-    if dst is None:
-        return array_desc(out, "out"), dtype
-    if isinstance(dst, _DESCS):
-        return None, dtype
-    own = array_type(out.dtype, "out")
-    if dtype is not None and data_type(dtype) != own:
-        raise MemdescError(
-            f"out is an Array of {own}, but dtype is {data_type(dtype)}; to write raw bytes, pass "
-            "a descriptor as dst"
-        )
-    return None, own
+        raise MemdescError(f"{name} is None; pass the memory to write, or `reorder` allocates it")
+    if not isinstance(out, cl.array.Array):
+        if out is not None and given.dst is None:
+            raise MemdescError("the layout of out is not known; pass its descriptor as dst")
+        return out, None, dtype
+    if given.dst is None:
+        return out, array_desc(out, "out"), dtype
+    # with a descriptor as dst, an Array is raw memory; with a name, the result has its data type
+    if not isinstance(given.dst, _DESCS):
+        own = array_type(out.dtype, "out")
+        if dtype is not None and data_type(dtype) != own:
+            raise MemdescError(
+                f"out is an Array of {own}, but dtype is {data_type(dtype)}; to write raw bytes, "
+                "pass a descriptor as dst"
+            )
+        dtype = own
+    return out, None, dtype
 
 
 def _check_image_desc(desc: Any, name: str) -> None:
@@ -560,40 +553,21 @@ def _has_gaps(desc: MemoryDesc) -> bool:
     return desc.nbytes > 0 and not is_full
 
 
-class Source(NamedTuple):
-    """A tensor to be read on a device.
-
-    If the tensor is in host memory, that is `host`, and `memory` is not allocated yet. `owner` is
-    the DeviceMemory that the memory belongs to, if any.
-    """
-
-    memory: Any
-    desc: MemoryDesc | ImageDesc
-    host: Memory | None = None
-    owner: DeviceMemory | None = None
-
-    def events(self, queue: cl.CommandQueue) -> list[cl.Event]:
-        """Return what must be complete before a queue reads the tensor."""
-        return events_of(queue, self.memory if self.owner is None else self.owner)
-
-
-def as_source(src: Any, desc: LayoutLike | None) -> Source:
-    """Describe a tensor; nothing is copied or checked against a queue yet."""
-    if isinstance(src, DeviceMemory):
+def _source(x: Any, desc: LayoutLike | None) -> tuple[Any, MemoryDesc | ImageDesc, Memory | None]:
+    """Return the memory of a tensor on a device, its descriptor, and memory of the host."""
+    if isinstance(x, DeviceMemory):
         if desc is not None:
             raise MemdescError("src describes plain memory; a DeviceMemory has its own descriptor")
-        return Source(src.data, src.desc, None, src)
-    if isinstance(src, cl.array.Array):
-        known = array_desc(src, "x") if desc is None else _required_desc(desc, src)
-        return Source(src, known)
-    if isinstance(src, _IN_PLACE):
-        return Source(src, _required_desc(desc, src))
-    host = (
-        from_pixels(src, desc)
-        if isinstance(desc, ImageDesc)
-        else as_memory(_without_gaps(src, desc), desc)
-    )
-    return Source(Unallocated(), host.desc, host)
+        return x.data, x.desc, None
+    if isinstance(x, cl.array.Array) and desc is None:
+        return x, array_desc(x, "x"), None
+    if isinstance(x, _IN_PLACE):
+        return x, _required_desc(desc, x), None
+    if isinstance(desc, ImageDesc):
+        host = from_pixels(x, desc)
+    else:
+        host = as_memory(_without_gaps(x, desc), desc)
+    return None, host.desc, host
 
 
 def _upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
@@ -620,7 +594,7 @@ def _copies(context: cl.Context, device: cl.Device) -> cl.CommandQueue:
 
 
 def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
-    if isinstance(desc, MemoryDesc | ImageDesc):
+    if isinstance(desc, _DESCS):
         return desc
     is_image = isinstance(memory, cl.Image)
     noun = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"

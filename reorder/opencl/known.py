@@ -21,7 +21,7 @@ import pyopencl.array
 
 from memdesc.tuples import NamedTuple
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.memory_objects import AllocatedBuffer, AllocatedImage
+from reorder.opencl.memory_objects import ALLOCATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,8 +119,19 @@ def _facts_of(memory: Any) -> _Facts:
     return facts
 
 
+def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
+    """Return a Buffer or an Image; its size shows whether a caller released it."""
+    try:
+        facts: _Facts = memory.memdesc_facts
+    except AttributeError:
+        facts = _facts_of(memory)
+    if memory.size != facts.nbytes or facts.context != held.pointer:
+        raise LookupError
+    return memory, facts.allocation, facts.compared, _NO_EVENTS
+
+
 def _allocated(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return memory that this library allocated."""
+    """Return memory that this library allocated; nothing is asked of it if it was released."""
     if memory.is_released:
         raise LookupError
     try:
@@ -128,17 +139,6 @@ def _allocated(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 -
     except AttributeError:
         facts = _facts_of(memory)
     if facts.context != held.pointer:
-        raise LookupError
-    return memory, facts.allocation, facts.compared, _NO_EVENTS
-
-
-def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return memory that a caller allocated."""
-    try:
-        facts: _Facts = memory.memdesc_facts
-    except AttributeError:
-        facts = _facts_of(memory)
-    if memory.size != facts.nbytes or facts.context != held.pointer:
         raise LookupError
     return memory, facts.allocation, facts.compared, _NO_EVENTS
 
@@ -169,7 +169,7 @@ def _device_memory(memory: DeviceMemory, queue: Any, held: _Queue) -> Side:
     if event is None:
         return data, allocation, says, _NO_EVENTS
     if event is not memory.known_event:
-        # PoCL would wait for an event of another context for ever
+        # as above
         if event.context.int_ptr != held.pointer:
             raise LookupError
         memory.known_event = event
@@ -194,8 +194,7 @@ SIDES: Mapping[type, Callable[[Any, Any, _Queue], Side]] = MappingProxyType(
     {
         cl.Buffer: _plain,
         cl.Image: _plain,
-        AllocatedBuffer: _allocated,
-        AllocatedImage: _allocated,
+        **dict.fromkeys(ALLOCATED, _allocated),
         cl.array.Array: _array,
         DeviceMemory: _device_memory,
         np.ndarray: _host,

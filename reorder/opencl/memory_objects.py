@@ -175,6 +175,9 @@ class AllocatedImage(cl.Image):
         self.is_released = True
 
 
+ALLOCATED = (AllocatedBuffer, AllocatedImage)
+
+
 def allocate(
     context: cl.Context, desc: MemoryDesc | ImageDesc, form: cl.ImageFormat | None
 ) -> cl.Buffer | cl.Image:
@@ -222,7 +225,7 @@ def check_not_released(memory: Any, name: str) -> None:
     """Refuse memory that this library allocated if it was released, or an array in it."""
     if isinstance(memory, cl.array.Array):
         memory = memory.base_data
-    if isinstance(memory, AllocatedBuffer | AllocatedImage) and memory.is_released:
+    if isinstance(memory, ALLOCATED) and memory.is_released:
         raise released_error(memory, name)
 
 

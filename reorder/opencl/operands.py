@@ -9,7 +9,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type
+from memdesc.arrays import strided_desc
 from memdesc.desc import desc_of
 from memdesc.errors import OverlapError, short_repr
 from memdesc.tuples import NamedTuple
@@ -26,6 +27,7 @@ from reorder.opencl.memory_objects import (
     name_of,
     object_type,
     released_error,
+    supported_format,
 )
 from reorder.opencl.runtimes import check_process
 from reorder.plan.plan import check_same_dims, check_types
@@ -42,12 +44,6 @@ ON_HOST = 0
 _LISTS = (list, tuple)
 # the flag with which memory cannot be used so
 _FORBIDDEN = {"read": "WRITE_ONLY", "write": "READ_ONLY"}
-
-
-class Unallocated(NamedTuple):
-    """Stands for memory that is allocated later: a buffer, or an image of a format."""
-
-    form: cl.ImageFormat | None = None
 
 
 class DeviceOperand(NamedTuple):
@@ -77,14 +73,12 @@ def device_operand(
 ) -> DeviceOperand:
     """Check memory that a queue will use against its descriptor.
 
-    It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
-    `Unallocated`. Messages call it `name`. It is refused if it was released, belongs to another
-    context, is too small, or if kernels may not `use` it: "read" or "write" it.
+    It is a Buffer, SVM, an Image, or an Array, whose bytes count from its lowest element. Messages
+    call it `name`. It is refused if it was released, belongs to another context, is too small, or
+    if kernels may not `use` it: "read" or "write" it.
     """
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name, use)
-    if isinstance(memory, Unallocated):
-        return DeviceOperand(OperandSpec(desc))
     skipped = 0
     if isinstance(memory, cl.array.Array):
         skipped, memory = first_byte(memory), memory.base_data
@@ -116,6 +110,17 @@ def device_operand(
     return DeviceOperand(OperandSpec(desc), memory, place, is_aligned)
 
 
+def new_operand(
+    queue: cl.CommandQueue, desc: MemoryDesc | ImageDesc, channel_type: Any, name: str
+) -> tuple[DeviceOperand, cl.ImageFormat | None]:
+    """Return an operand whose memory is allocated later, and the format of an image."""
+    if not isinstance(desc, ImageDesc):
+        return DeviceOperand(OperandSpec(desc)), None
+    form = supported_format(queue, desc, channel_type)
+    check_writable(desc, queue)
+    return DeviceOperand(OperandSpec.of(desc, channel_type_of(desc, form, name))), form
+
+
 @lru_cache(maxsize=1024)
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
     """Return the bytes of an element, and how many a buffer must have."""
@@ -127,8 +132,6 @@ def _image_operand(
 ) -> DeviceOperand:
     if use == "write":
         check_writable(desc, queue)
-    if isinstance(memory, Unallocated) and memory.form is not None:
-        return DeviceOperand(OperandSpec.of(desc, channel_type_of(desc, memory.form, name)))
     if not isinstance(memory, cl.Image):
         raise MemdescError(
             f"{name} must be a pyopencl Image for {desc!r}, not {class_of(memory)}; "
@@ -278,9 +281,8 @@ def place_of(memory: Any) -> tuple[int, int]:
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
     """Return the descriptor of an array, starting at its lowest element: its axes are the dims."""
-    return _array_desc(
-        array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
-    )
+    array_type(array.dtype, name)
+    return strided_desc(tuple(array.shape), tuple(array.strides), array.dtype)
 
 
 def array_type(of: np.dtype[Any], name: str) -> DataType:
@@ -294,33 +296,13 @@ def array_type(of: np.dtype[Any], name: str) -> DataType:
     return dtype
 
 
-@lru_cache(maxsize=1024)
-def _array_desc(
-    of: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str
-) -> MemoryDesc:
-    itemsize = of.itemsize
-    if any(stride % itemsize for stride in strides) or offset % itemsize:
-        raise MemdescError(
-            f"{name} is an array of strides {strides} and offset {offset} bytes, "
-            f"which are not all multiples of its {itemsize}-byte elements"
-        )
-    dtype = array_type(of, name)
-    offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
-    strides = tuple(stride // itemsize for stride in strides)
-    return memory_desc(shape, dtype, strides=strides, offset0=offset0)
-
-
 def first_byte(array: cl.array.Array) -> int:
     """Return the byte of the buffer where the lowest element of an array starts."""
-    return _lowest(array.shape, array.strides, int(array.offset))
-
-
-def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> int:
-    if 0 in shape:
+    offset = int(array.offset)
+    if 0 in array.shape:
         return offset
-    return offset + sum(
-        min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
-    )
+    steps = zip(array.strides, array.shape, strict=True)
+    return offset + sum(min(stride, 0) * (extent - 1) for stride, extent in steps)
 
 
 def check_desc(desc: object, name: str) -> None:
