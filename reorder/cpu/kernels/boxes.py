@@ -61,7 +61,7 @@ def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> 
 
 def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
     """Return the rows of a `RowsHead`."""
-    head = load_fields(inner.address, RowsHead)
+    head: Value = load_fields(inner.address, RowsHead)
     src_table = inner.address + nbytes_of(RowsHead)
     return Rows(
         inner.elements,
@@ -79,7 +79,7 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
     """Run the transposing kernel on a `TransposeHead`."""
     kernel_loop_at = inner.address + nbytes_of(TransposeHead)
     column_table = kernel_loop_at + nbytes_of(KernelLoop)
-    head = load_fields(inner.address, TransposeHead)
+    head: Value = load_fields(inner.address, TransposeHead)
     row_table = column_table + head.columns * WORD_NBYTES
     head = head._replace(
         valid_columns=where(is_data, head.valid_columns, 0),

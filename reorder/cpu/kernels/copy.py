@@ -31,7 +31,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, pick
-from reorder.cpu.schedule.program import ALIKE, RowsHead
+from reorder.cpu.schedule.program import ALIKE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
 # Bytes of the longest mask.
@@ -58,8 +58,8 @@ class Rows(NamedTuple):
     elements: Elements
     src: Location
     dst: Location
-    # its valid rows are those of the box
-    head: RowsHead
+    # a `RowsHead`: its valid rows are those of the box
+    head: Value
     first: Value
     last: Value
     # addresses of the offset of each row in src and in dst

@@ -32,7 +32,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.schedule.program import KernelLoop, TransposeHead
+from reorder.cpu.schedule.program import KernelLoop
 from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, is_x86, register_bits
@@ -61,8 +61,8 @@ class Transposition(NamedTuple):
     elements: Elements
     src: Location
     dst: Location
-    # its valid columns are those of the box, its flags are conditions
-    head: TransposeHead
+    # a `TransposeHead`: its valid columns are those of the box, its flags are conditions
+    head: Value
     # addresses of the offsets of columns in dst, and of rows in src: bytes, or 4-bit elements
     column_table: Value
     row_table: Value
