@@ -71,26 +71,6 @@ _MATRIX = "io"
 _SHOWN = 4
 
 
-class Note(NamedTuple):
-    """What `save` stores with the first tensor of a Quantized or a Record."""
-
-    name: str
-    # the names of its tensors by role, the first one first, and what they are together
-    tensors: Mapping[str, str]
-    facts: Mapping[str, Any]
-
-    @property
-    def stem(self) -> str:
-        """What precedes the role in the names of its tensors."""
-        role, first = next(iter(self.tensors.items()))
-        return stem_of(first, role, str(self.facts.get("record")))
-
-    def name_at(self, stem: str) -> str:
-        """Return the name of the whole if its tensors had another stem."""
-        is_below = self.name.startswith(self.stem)
-        return stem + self.name.removeprefix(self.stem) if is_below else self.name
-
-
 class Weight(NamedTuple):
     """The tensors of a quantised weight, and what they are together, once that is decided."""
 
@@ -98,12 +78,11 @@ class Weight(NamedTuple):
     prefix: str
     # codes first, by the ends of their names; with a note, by role
     entries: Entries
-    note: Note | None = None
-    # the record; None if there is none
+    # what `save` stores with the first tensor of a Quantized or a Record: the name of the whole,
+    # those of its tensors by role, and what they are together
+    note: Mapping[str, Any] | None = None
+    # the record; None if there is none, and why
     desc: RecordDesc | None = None
-    # the axis and the groups of a saved Quantized, which is not a record
-    quantized: Mapping[str, Any] | None = None
-    # why there is no record
     reason: str = ""
     # whether its scales are looked up by an indirection table for each input (act-order)
     is_looked_up: bool = False
@@ -122,6 +101,11 @@ class Weight(NamedTuple):
     def is_dotted(self) -> bool:
         """Whether a dot precedes the role of the codes; experts in one tensor have no role."""
         return self.codes.name.startswith(f"{self.prefix}{_DOT}") or not self.prefix
+
+    @property
+    def quantized(self) -> Mapping[str, Any] | None:
+        """The axis and the groups of a saved Quantized, which is not a record."""
+        return self.note.get("quantized") if self.note else None
 
     @property
     def is_known(self) -> bool:
@@ -146,6 +130,12 @@ class Weight(NamedTuple):
         """The codes as a whole record by themselves, with the tensors beside them."""
         rest = {name: each for name, each in self.entries.items() if each is not self.codes}
         return Weight(self.codes.name, {ONE: self.codes, **rest})
+
+    def called(self, prefix: str) -> str:
+        """Return the name of the whole under a prefix: the one that was saved, or the prefix."""
+        name = self.prefix if self.note is None else str(self.note["name"])
+        is_below = name.startswith(self.prefix)
+        return prefix + name.removeprefix(self.prefix) if is_below else name
 
     def decoded_name(self, prefix: str) -> str:
         """Return the name of the plain tensor that it becomes under a prefix."""
@@ -234,7 +224,7 @@ class Model:
                 continue
             weight = decide(found, Claims()) if has_note else self.decided(found)
             if weight.is_known:
-                called = weight.prefix if weight.note is None else weight.note.name
+                called = weight.called(weight.prefix)
                 weights |= dict.fromkeys(weight.names, (called, weight))
             elif is_strict:
                 raise MemdescError(
@@ -341,11 +331,12 @@ def find_weights(entries: Entries) -> list[Weight]:
 
 def weight_of(entries: Entries, name: str) -> Weight:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
+    reason = ""
     if entries[name].note is not None:
-        with suppress(MemdescError):  # `decide` says that a note is damaged
-            note = note_of(entries, entries[name])
-            held = {role: entries[each] for role, each in note.tensors.items()}
-            return Weight(note.stem, held, note)
+        try:
+            return _as_noted(entries, entries[name])
+        except MemdescError as error:
+            reason = str(error)
     dotted = f"{_DOT}{name}"
     stems = [dotted.removesuffix(codes) for codes, *_ in _rows() if dotted.endswith(codes)]
     prefix = min(stems, key=len).removeprefix(_DOT)
@@ -354,7 +345,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
     if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
         # codes without an ending are called `weight`
         roles = {BARE_ROLES.get(role, role): entry for role, entry in roles.items()}
-    return Weight(prefix, roles)
+    return Weight(prefix, roles, reason=reason)
 
 
 def _others(entries: Entries, name: str) -> dict[str, Entry]:
@@ -376,10 +367,10 @@ def _others(entries: Entries, name: str) -> dict[str, Entry]:
     return found
 
 
-def note_of(entries: Entries, first: Entry) -> Note:
-    """Return the note that is stored with the first tensor of several."""
-    facts = {**(first.note or {})}
-    name, tensors = (facts.pop(key, None) for key in ("name", "tensors"))
+def _as_noted(entries: Entries, first: Entry) -> Weight:
+    """Return the tensors that a note lists, of which this is the first."""
+    note = first.note or {}
+    name, tensors, facts = (note.get(key) for key in ("name", "tensors", "quantized"))
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
     is_joined = listed[:1] == [first.name] and len({*map(repr, listed)}) == len(listed)
     if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
@@ -392,7 +383,15 @@ def note_of(entries: Entries, first: Entry) -> Note:
                 f"{short_repr(name)} is stored as {', '.join(map(short_repr, listed))}, but there "
                 f"is no {short_repr(each)}; reorder.open_checkpoint reads the others"
             )
-    return Note(name, tensors, facts)
+    is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
+    roles = [*QUANTIZED]
+    # zero points may all be 0
+    if facts is not None and not (is_whole and [*tensors] in (roles, roles[:-1])):
+        raise MemdescError(
+            f"the descriptor of {short_repr(first.name)} does not say what scales its codes"
+        )
+    stem = stem_of(first.name, next(iter(tensors)), str(note.get("record")))
+    return Weight(stem, {role: entries[each] for role, each in tensors.items()}, note)
 
 
 def beside_floats(entries: Entries, name: str) -> list[str]:
@@ -513,10 +512,12 @@ def decide(found: Weight, claims: Claims) -> Weight:
 
 
 def _decided(found: Weight, claims: Claims) -> Weight:
-    noted = _noted(found)
-    if isinstance(noted, dict):
+    if found.reason:  # its note is damaged
+        return found
+    if found.quantized is not None:
         way = "is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
-        return found._replace(quantized=noted, reason=f"{found.prefix!r} {way}")
+        return found._replace(reason=f"{found.prefix!r} {way}")
+    noted = None if found.note is None else record_of(found.note)
     said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
     present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
     made: dict[RecordDesc | None, Weight] = {}
@@ -562,23 +563,6 @@ def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | 
                 f"of {desc!r}"
             )
     return found._replace(desc=desc)
-
-
-def _noted(found: Weight) -> RecordDesc | dict[str, Any] | None:
-    """Return the record, or the facts of the Quantized, that a saved file has; else None."""
-    if found.codes.note is None:
-        return None
-    note = found.note or note_of({each.name: each for each in found.entries.values()}, found.codes)
-    facts = note.facts.get("quantized")
-    if facts is None:
-        return record_of(note.facts)
-    is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
-    roles = [*QUANTIZED]
-    if not is_whole or [*found.entries] not in (roles, roles[:-1]):  # zero points may all be 0
-        raise MemdescError(
-            f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
-        )
-    return dict(facts)
 
 
 def _named(

@@ -47,7 +47,7 @@ from reorder.checkpoints.save import (
     read_model,
     saving_format,
 )
-from reorder.checkpoints.weights import note_of, weight_of
+from reorder.checkpoints.weights import weight_of
 from reorder.cli.command import Facts, buffer_of
 from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
@@ -129,8 +129,8 @@ class Operand:
         """Return the name that is given, or of the only tensor, or of the codes of its weight."""
         if self.name is not None:
             return self.name
-        codes = [each for each in entries.values() if "quantized" in (each.note or {})]
-        beside = {name for each in codes for name in [*note_of(entries, each).tensors.values()][1:]}
+        codes = [each.name for each in entries.values() if "quantized" in (each.note or {})]
+        beside = {name for each in codes for name in weight_of(entries, each).names[1:]}
         return name_of_only(self.path, {name: None for name in entries if name not in beside})
 
     @property

@@ -21,8 +21,6 @@ from reorder.checkpoints.convert.targets import Target, beside, left_out_warning
 from reorder.checkpoints.formats.entry import (
     ONE,
     Entry,
-    Tensor,
-    joined_tensors,
     stem_of,
     stored_desc,
 )
@@ -239,12 +237,12 @@ def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
         tensor = step.targets[ONLY]._replace(note=None)
         if all(homes[name].is_copy for name in weight.names if name in homes):
             held = {
-                role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
-                for role, name in note.tensors.items()
+                role: homes[each.name].targets[ONLY].name if each.name in homes else each.name
+                for role, each in weight.entries.items()
             }
-            role = next(iter(held))
-            stem = stem_of(tensor.name, role, str(note.facts.get("record")))
-            tensor = joined_tensors(note.name_at(stem), note.facts, held)[role]
+            stem = stem_of(tensor.name, next(iter(held)), str(note.get("record")))
+            new = {**note, "name": weight.called(stem), "tensors": held}
+            tensor = tensor._replace(note=new)
         found.append(replace(step, targets={ONLY: tensor}))
     return found
 

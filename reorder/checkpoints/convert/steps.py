@@ -288,8 +288,8 @@ def record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
             dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
             constants = {each.tensor: each.data for each in dst.constants}
             change = Repack(src.bare, dst.bare)
-            name = prefix if weight.note is None else weight.note.name_at(prefix)
             is_bare = len(weight.tensors) > 1 and not weight.is_dotted
+            name = weight.called(prefix)
             targets = record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
     except MemdescError as error:
         rule.fail(f"{weight.prefix}: {error}")
