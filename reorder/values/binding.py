@@ -10,9 +10,8 @@ import numpy as np
 from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.layout import dim_name
 from memdesc.tuples import NamedTuple
-from reorder.values.attr import F8_ROUNDINGS, Attr, check_attr
+from reorder.values.attr import F8_ROUNDINGS, GROUPED_DIMS, Attr, Parameter, check_attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
-from reorder.values.parameter import GROUPED_DIMS, Parameter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

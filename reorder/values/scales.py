@@ -11,8 +11,8 @@ from memdesc import DataType, MemdescError
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
+from reorder.values.attr import GROUPED_DIMS
 from reorder.values.formats import FLOATS, INTEGERS
-from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,10 +31,9 @@ from reorder.records.numbers import dequantize_reference
 from reorder.records.record import Record
 from reorder.records.repacking import dim_order
 from reorder.reference import execute_reference
-from reorder.values.attr import Attr
+from reorder.values.attr import GROUPED_DIMS, Attr
 from reorder.values.binding import bind
 from reorder.values.formats import INTEGERS
-from reorder.values.parameter import GROUPED_DIMS
 from reorder.values.scales import check_quantized_types, split_dims
 
 if TYPE_CHECKING:
