@@ -24,21 +24,21 @@ def lazy(
     package: str,
     homes: Mapping[str, str],
     modules: Collection[str] = (),
-    importing: AbstractContextManager[Any] = _importing,
+    importing: Callable[[], AbstractContextManager[Any]] = lambda: _importing,
 ) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package; `homes` has the module of each name.
 
-    `modules` are those that the package's name alone gives access to; `importing` is held during an
-    import.
+    `modules` are those that the package's name alone gives access to; `importing` returns what is
+    held during an import.
     """
 
     def load(name: str) -> Any:
         if name in modules:
-            with importing:
+            with importing():
                 return import_module(f"{package}.{name}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with importing:
+        with importing():
             value = getattr(import_module(homes[name]), name)
         vars(sys.modules[package])[name] = value
         return value

@@ -19,45 +19,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
+    from contextlib import AbstractContextManager
 
 # Held while modules of this package are imported, or kernels loaded without LLVM: a forked child
 # cannot finish that. Methods in Python would leave it held if a handler of a signal raised in them.
 importing_own = threading.RLock()
 
 
-class _Importing:
-    """Holds it while code of others is imported or compiled, which may log: without interrupts."""
+def importing() -> AbstractContextManager[Any]:
+    """Return the same lock, for code of others that is imported or compiled, which may log."""
+    if not _State.follows_logging:
+        _load_logging()
+        _register()
+        import logging
 
-    acquire = importing_own.acquire
-    release = importing_own.release
-
-    def __enter__(self) -> None:
-        if not _State.follows_logging:
-            _load_logging()
-            _register()
-            import logging
-
-            # waits for a fork that already holds the lock of logging, which all loggers need
-            logging.getLogger("reorder")
-            _State.follows_logging = True
-        with importing_own:
-            from reorder.interrupts import uninterrupted  # signal loads as slowly as ten modules
-        uninterrupted.__enter__()
-        self.acquire()
-
-    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
-        from reorder.interrupts import uninterrupted
-
-        self.release()
-        uninterrupted.__exit__()
-        if isinstance(error, FileNotFoundError):
-            from reorder.disk import check_working_folder
-
-            check_working_folder(error)  # packages that compilers import need one
-
-
-importing = _Importing()
+        # waits for a fork that already holds the lock of logging, which all loggers need
+        logging.getLogger("reorder")
+        _State.follows_logging = True
+    return importing_own
 
 
 class _State:
@@ -75,12 +54,12 @@ class _State:
 def at_fork(
     before: Callable[[], Any], in_parent: Callable[[], Any], in_child: Callable[[], Any]
 ) -> None:
-    """Register functions to call around every fork, while it holds `importing`."""
+    """Register functions to call around every fork, while it holds `importing_own`."""
     _State.hooks += ((before, in_parent, in_child),)
 
 
 def _before() -> None:
-    importing.acquire()
+    importing_own.acquire()
     _State.calls += 1
     if _State.calls == 1:
         _State.forking = threading.get_ident()
@@ -95,7 +74,7 @@ def _is_last() -> bool:
         return False  # registered during the fork
     _State.calls -= 1
     if _State.calls:
-        importing.release()
+        importing_own.release()
         return False
     _State.forking = None
     return True
@@ -105,16 +84,14 @@ def _in_parent() -> None:
     if _is_last():
         for _, in_parent, _ in _State.waiting:
             in_parent()
-        importing.release()
+        importing_own.release()
 
 
 def _in_child() -> None:
     if _is_last():
-        if (interrupts := sys.modules.get("reorder.interrupts")) is not None:
-            interrupts.uninterrupted.forget()
         for _, _, in_child in _State.waiting:
             in_child()
-        importing.release()
+        importing_own.release()
 
 
 def _load_logging() -> None:

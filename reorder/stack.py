@@ -1,4 +1,4 @@
-"""Run work that needs more stack than the caller's thread may have.
+"""Run work on a thread with enough stack, on which no handler of a signal runs.
 
 Compiling takes more stack than the 64 KiB that some programs give their threads,
 and a stack overflow ends the process. The main thread has a stack of megabytes.
@@ -22,9 +22,11 @@ _NBYTES = 1 << 22
 # what threads with enough stack know of themselves
 _this = threading.local()
 
-# held while the stack size of new threads is changed; a fork waits for it
-_sizing = threading.Lock()
-at_fork(_sizing.acquire, _sizing.release, _sizing.release)
+# Held while the stack size of new threads is changed, and while `uninterrupted` runs: a fork waits
+# for them, also one in the handler of a signal on the thread that holds the first.
+_sizing, _working = threading.RLock(), threading.RLock()
+for _lock in (_sizing, _working):
+    at_fork(_lock.acquire, _lock.release, _lock.release)
 
 
 def on_enough_stack(function: Callable[[], _Result]) -> _Result:
@@ -32,30 +34,30 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
 
     The function must not need a lock that this thread holds.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main or getattr(_this, "has_enough", False):
+    if threading.current_thread() is threading.main_thread():
         return function()
-    returned: list[_Result] = []
-    raised: list[BaseException] = []
+    return _on_new_thread(function)
 
-    def run() -> None:
-        _this.has_enough = True
-        try:
-            returned.append(function())
-        except BaseException as error:  # noqa: BLE001 - raised on the thread that waits
-            raised.append(error)
 
-    thread = threading.Thread(target=run, name="reorder-compiler", daemon=True)
+def uninterrupted(function: Callable[[], _Result]) -> _Result:
+    """Call a function that imports or compiles code of others, as `on_enough_stack` does elsewhere.
+
+    An exception from the handler of a signal would leave a compiler half imported, or its tables
+    half filled: every later call would then fail. Handlers run on the main thread, so the function
+    runs on another one, and what they raise waits for it.
+    """
+
+    def run() -> _Result:
+        with _working:
+            return function()
+
     try:
-        with _large_stacks():
-            thread.start()
-    except RuntimeError:
-        # at interpreter shutdown, or when the system cannot start more threads
-        return function()
-    thread.join()
-    for error in raised:
-        raise error
-    return returned[0]
+        return _on_new_thread(run)
+    except FileNotFoundError as error:
+        from reorder.disk import check_working_folder
+
+        check_working_folder(error)  # packages that compilers import need one
+        raise
 
 
 def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:
@@ -66,6 +68,55 @@ def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:
             return load()
 
     return cache(lambda: on_enough_stack(run))
+
+
+def _on_new_thread(function: Callable[[], _Result]) -> _Result:
+    """Call a function on a new thread, unless this one is such a thread."""
+    if getattr(_this, "has_enough", False):
+        return function()
+    returned: list[_Result] = []
+    raised: list[BaseException] = []
+    begun, done = threading.Lock(), threading.Lock()
+    done.acquire()
+
+    def run() -> None:
+        if begun.acquire(blocking=False):
+            _this.has_enough = True
+            try:
+                returned.append(function())
+            except BaseException as error:  # noqa: BLE001 - raised on the thread that waits
+                raised.append(error)
+            done.release()
+
+    thread = threading.Thread(target=run, name="reorder-compiler", daemon=True)
+    try:
+        with _large_stacks():
+            thread.start()
+        _wait(thread, done)
+    except BaseException as error:
+        if not begun.acquire(blocking=False):
+            _wait(thread, done)
+        elif isinstance(error, RuntimeError):
+            # at interpreter shutdown, or when the system cannot start more threads
+            return function()
+        raise
+    for problem in raised:
+        raise problem
+    # a child that a handler has forked does not have the thread
+    return returned[0] if returned else function()
+
+
+def _wait(thread: threading.Thread, done: threading.Lock) -> None:
+    """Wait for a thread; what the handler of a signal raises meanwhile is raised afterwards.
+
+    `Thread.join` would take a thread for ended after the first exception.
+    """
+    try:
+        while thread.is_alive() and not done.acquire(timeout=1):
+            pass
+    except BaseException:
+        _wait(thread, done)
+        raise
 
 
 @contextmanager

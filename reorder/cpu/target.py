@@ -18,7 +18,7 @@ from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
 from reorder.cores import read_text
 from reorder.cpu import kernel_files, settings
 from reorder.forks import importing
-from reorder.stack import on_enough_stack
+from reorder.stack import uninterrupted
 
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
@@ -103,8 +103,8 @@ def _host() -> Processor:
     kept = kernel_files.read(_PROCESSOR, key) if described else None
     if kept is not None:
         return Processor(*kept.decode().split("\n"))
-    with importing:
-        host = on_enough_stack(_ask_llvm)
+    with importing():
+        host = uninterrupted(_ask_llvm)
     if described:
         kernel_files.write(_PROCESSOR, key, "\n".join(host).encode())
     return host

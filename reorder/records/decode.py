@@ -63,7 +63,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
         return
-    with importing:
+    with importing():
         from reorder.cpu.decoding.jobs import decode  # LLVM is slow to load
     placed, tensors = read_by_kernels(record, threads)
     if placed is None:
@@ -82,7 +82,7 @@ def read_by_kernels(
 
     What it cannot read as stored is first unpacked, if the rule allows that.
     """
-    with importing:
+    with importing():
         from reorder.cpu.decoding.pattern import place_pattern  # LLVM is slow to load
     placed = place_pattern(record.desc)
     # a rule stays valid for bytes instead of narrower elements without tables and long shifts

@@ -115,7 +115,7 @@ def _decode(
 @lru_cache(maxsize=64)  # the tensors of a model have few shapes
 def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     """Return a function that decodes the blocks of a row-major array into row-major floats."""
-    with importing:  # both load LLVM, which is slow
+    with importing():  # both load LLVM, which is slow
         from reorder.cpu.decoding.jobs import decode
         from reorder.cpu.decoding.pattern import place_pattern
     placed = place_pattern(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))

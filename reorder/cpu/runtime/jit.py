@@ -19,7 +19,7 @@ from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
 from reorder.cpu.target import processor, version_of
 from reorder.forks import importing, importing_own
-from reorder.stack import on_enough_stack
+from reorder.stack import on_enough_stack, uninterrupted
 
 # The packages that write kernels, and those whose values and constants they use.
 _ROOT = __file__.replace(os.sep, "/").rsplit("/", 4)[0]
@@ -72,8 +72,8 @@ def kernel_at(kernel: Kernel) -> int:
             on_enough_stack(lambda: _make(kernel))
     if kernel.name not in _addresses:
         # compiling imports modules, also in the compilers
-        with importing:
-            on_enough_stack(lambda: _make(kernel, with_llvm=True))
+        with importing():
+            uninterrupted(lambda: _make(kernel, with_llvm=True))
     return _addresses[kernel.name]
 
 

@@ -1,17 +1,17 @@
-"""Handlers of signals wait while numba is loaded or compiles."""
+"""Forks and handlers of signals while code of others is imported or compiled."""
 
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import pytest
 
-from reorder.forks import importing, importing_own
-from reorder.interrupts import uninterrupted
+from reorder.forks import importing_own
+from reorder.stack import uninterrupted
 from tests.programs import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
@@ -34,41 +34,44 @@ def _handlers() -> Iterator[None]:
     signal.signal(signal.SIGALRM, alarm)
 
 
-def _assert_restored() -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGALRM) is _hit
-    with pytest.raises(KeyboardInterrupt):
+def test_what_a_handler_raises_waits_for_the_function() -> None:
+    done = []
+
+    def work() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_an_interrupt_is_raised_when_the_outermost_context_is_left() -> None:
-    # another thread inside defers nothing, here neither
-    thread = threading.Thread(target=uninterrupted.__enter__)
-    thread.start()
-    thread.join()
-    _assert_restored()
-    steps = []
-    with pytest.raises(KeyboardInterrupt), importing:  # noqa: PT012 - it is raised at the end
-        with uninterrupted:
-            os.kill(os.getpid(), signal.SIGINT)
-            steps.append("inner")
-        steps.append("outer")
-    assert steps == ["inner", "outer"]
-    _assert_restored()
-
-
-def test_all_handlers_run_if_each_of_them_raises() -> None:
-    with pytest.raises(_HitError) as caught, uninterrupted:  # noqa: PT012 - likewise
-        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGALRM)
-    assert isinstance(caught.value.__context__, KeyboardInterrupt)
-    _assert_restored()
+        time.sleep(0.05)
+        done.append(threading.current_thread())
+
+    with pytest.raises(_HitError):
+        uninterrupted(work)
+    (thread,) = done
+    assert thread is not threading.main_thread()
+    # handlers that do not raise change nothing
+    signal.signal(signal.SIGALRM, lambda *_: done.append(threading.current_thread()))
+    uninterrupted(lambda: signal.raise_signal(signal.SIGALRM))
+    assert done[1:] == [threading.main_thread()]
 
 
-def test_an_exception_inside_restores_the_handlers() -> None:
-    with pytest.raises(_HitError), importing:
-        raise _HitError
-    _assert_restored()
+def test_a_handler_may_fork_meanwhile() -> None:
+    codes = []
+
+    def fork(*_: object) -> None:
+        child = os.fork()
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else None)
+
+    def work() -> int:
+        os.kill(os.getpid(), signal.SIGALRM)
+        time.sleep(0.05)
+        return 5
+
+    signal.signal(signal.SIGALRM, fork)
+    found = uninterrupted(work)
+    if codes == [None]:
+        # the child has forgotten the thread, but not the result
+        os._exit(3 * (found == 5 and importing_own.acquire(blocking=False)))
+    assert (found, codes) == (5, [3])
 
 
 def test_an_exception_from_a_handler_leaves_no_lock_held() -> None:
@@ -96,37 +99,6 @@ def test_an_exception_from_a_handler_leaves_no_lock_held() -> None:
     assert found == [True]
 
 
-def test_another_thread_defers_nothing() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(uninterrupted.__enter__).result()
-        try:
-            _assert_restored()
-        finally:
-            pool.submit(uninterrupted.__exit__, None, None, None).result()
-
-
-def test_a_child_that_another_thread_forks_is_interrupted_at_once() -> None:
-    codes = []
-
-    def fork() -> None:
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                _assert_restored()
-                code = 0
-            finally:
-                os._exit(code)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-    with uninterrupted:
-        thread = threading.Thread(target=fork)
-        thread.start()
-        thread.join()
-    assert codes == [0]
-    _assert_restored()
-
-
 _LOADING = """
 import os, signal, sys, threading, time
 from reorder.forks import importing
@@ -140,7 +112,7 @@ def slowly(**hooks):
     time.sleep(0.1)
 
 def load():
-    with importing:
+    with importing():
         import logging
         logging.getLogger("reorder").warning("said")
 

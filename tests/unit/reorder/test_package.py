@@ -94,7 +94,7 @@ import reorder
 assert is_loaded or "logging" not in sys.modules
 
 def load():
-    with reorder.forks.importing:
+    with reorder.forks.importing():
         begun.set()
         time.sleep(0.5)
         logging.getLogger("another")
