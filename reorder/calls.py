@@ -119,10 +119,7 @@ def known_call(
     named: tuple[object, ...],
     wanted: MemoryDesc | ImageDesc,
 ) -> KnownCall | tuple[()] | Literal[False]:
-    """Return what runs calls like one that has just run; or `SEEN` or `LONG`.
-
-    `named` are its other arguments: dst, src and dtype; `wanted` describes its result.
-    """
+    """Return what runs calls with such arguments; or `SEEN` or `LONG`."""
     attr, desc = reorder.plan.attr, out.memory.desc
     if not all(map(_is_settled, named)) or not desc.nelems:
         return LONG
@@ -144,7 +141,7 @@ def known_call(
     if desc.nbytes < _MIN_ALIGNED:
         allocate = np.empty if fills_bytes(desc) else np.zeros
     else:
-        allocate = _aligned if fills_bytes(desc) else _aligned_zeros
+        allocate = uninitialized_bytes if fills_bytes(desc) else zeroed_bytes
     return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named, wanted, views)
 
 
@@ -195,14 +192,6 @@ def _is_settled(argument: object) -> bool:
     """Whether an argument means the same as long as it exists."""
     is_scalar_type = isinstance(argument, type) and issubclass(argument, np.generic)
     return type(argument) in _SETTLED or isinstance(argument, np.dtype) or is_scalar_type
-
-
-def _aligned(nbytes: int, _dtype: object) -> NDArray[np.uint8]:
-    return uninitialized_bytes(nbytes)
-
-
-def _aligned_zeros(nbytes: int, _dtype: object) -> NDArray[np.uint8]:
-    return zeroed_bytes(nbytes)
 
 
 def _view(side: Passed) -> ArrayView | None:

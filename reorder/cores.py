@@ -73,10 +73,7 @@ def _folders(membership: StrPath, root: StrPath) -> Iterator[str]:
 
 
 def _read_quota(folder: str) -> tuple[int, int]:
-    """Return the microseconds that a group may use per period, and the length of a period.
-
-    Fails with an OSError or a ValueError if the group has no limit.
-    """
+    """Return a group's microseconds per period, and the period; OSError or ValueError if none."""
     try:
         quota, period = read_text(f"{folder}/cpu.max").split()
     except FileNotFoundError:

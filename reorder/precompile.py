@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
 
 _BITS = (4, 8, 16, 32, 64)
 # One tensor is cache-resident and one exceeds the caches, since their stores differ. Neither is
@@ -93,23 +90,22 @@ def compile_kernels(
     >>> sorted(kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"])
     ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']
     """
-    names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
+    names = [*DATA_TYPES]
+    if dtypes is not None:
+        names = [data_type(dtype).name for dtype in _listed(dtypes, "dtypes")]
     kinds = known_records() if records is None else _checked_records(records)
     if writable_folder() is None:
         raise MemdescError(
             "there is no writable folder for compiled code, so kernels compiled now would be lost "
             "when this process ends; set NUMBA_CACHE_DIR to a writable folder"
         )
-    steps = [*_moves(), *_conversions(names), *_decoders(kinds)]
+    conversions = [partial(_compile_conversion, src, dst) for src in names for dst in names]
+    steps: list[Callable[[], object]] = [*_moves(), *conversions, *_decoders(kinds)]
     for done, step in enumerate(steps):
         if progress is not None:
             progress(done, len(steps))
         step()
     return compiled_kernels()
-
-
-def _checked_types(dtypes: Iterable[Any]) -> list[str]:
-    return [data_type(dtype).name for dtype in _listed(dtypes, "dtypes")]
 
 
 def _listed(given: Iterable[Any], what: str) -> list[Any]:
@@ -141,13 +137,6 @@ def _moves() -> Iterator[Callable[[], object]]:
     yield tile_interpreter_at
 
 
-def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:
-    """Yield functions that each compile the kernels of a conversion."""
-    for src in names:
-        for dst in names:
-            yield partial(_compile_conversion, src, dst)
-
-
 def _compile_conversion(src: str, dst: str) -> None:
     """Prepare reorders from one type to another, which compiles what they need."""
     for formula in _FORMULAS:
@@ -155,13 +144,10 @@ def _compile_conversion(src: str, dst: str) -> None:
             attr = Attr(**formula)
             for dims in (_SMALL, _LARGE):
                 for name in _LAYOUTS:
-                    _prepare(memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name), attr)
+                    sides = memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name)
+                    prepare(plan_reorder(*sides, attr))
         except MemdescError:
             continue  # this formula does not apply to these types
-
-
-def _prepare(src: MemoryDesc, dst: MemoryDesc, attr: Attr) -> None:
-    prepare(plan_reorder(src, dst, attr))
 
 
 def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:

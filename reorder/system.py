@@ -9,11 +9,7 @@ from typing import Any
 
 
 def system_function(name: str, *argtypes: Any) -> Any:
-    """Return a function of the C library by its name, or None if the process does not have it.
-
-    On Windows none is found. One that Python calls is given the types of its arguments, and returns
-    an int.
-    """
+    """Return a function of the C library, which returns an int, or None, as on Windows."""
     found = None if os.name == "nt" else getattr(ctypes.CDLL(None), name, None)
     if found is not None and argtypes:
         found.argtypes = argtypes
@@ -21,10 +17,7 @@ def system_function(name: str, *argtypes: Any) -> Any:
 
 
 def user_cache_folder() -> str | None:
-    """Return the folder that this package has among the user's caches; None without a home.
-
-    It need not exist. What a package for this imports takes a tenth of the first call of a process.
-    """
+    """Return this package's folder among the user's caches, if any; it need not exist."""
     home = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
     usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     caches = os.environ.get(home) or os.path.expanduser(usual)

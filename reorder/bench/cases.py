@@ -28,10 +28,7 @@ _MASK = re.compile(r"mask:(?P<mask>[0-9]{1,4})(:(?P<groups>[0-9]{1,19}(x[0-9]{1,
 
 
 class Case(NamedTuple):
-    """One reorder: its name, and the two layouts.
-
-    The source may have strides larger than its tag asks for: a view of a larger tensor.
-    """
+    """One reorder: its name, its two layouts, of which src may be a view of a larger tensor."""
 
     name: str
     src: MemoryDesc

@@ -219,10 +219,7 @@ def _random_words(dtype: str) -> NDArray[np.uint32]:
 
 
 def _torch_seconds(src: MemoryDesc, dst: MemoryDesc) -> float | None:
-    """Return the median time of one permute and contiguous of torch on the same GPU.
-
-    None without CUDA, or if one strided copy does not express the move.
-    """
+    """Return the median time of torch's permute on the same GPU; None where it has no such copy."""
     torch: Any = import_module("torch")
     boxes = plan_reorder(src, dst).boxes if src.dtype == dst.dtype else ()
     if not torch.cuda.is_available() or len(boxes) != 1 or src.dtype.bits not in _TORCH_TYPES:

@@ -141,10 +141,7 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float]]:
-    """Return for each candidate the time of a call in each round; 0 if it was left out.
-
-    The first two, our reorder and memcpy, are never left out.
-    """
+    """Return the time of a call in each round, for each candidate; 0 for slow peers, left out."""
     counts = []
     for candidate in candidates:
         once = _warm_up(candidate.call)

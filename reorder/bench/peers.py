@@ -145,10 +145,7 @@ def torch_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
 
 
 def _views(case: Case, buffers: Buffers) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Yield views of dst with their content: a view of src, or None for zeros.
-
-    There are none if the reorder needs an indirection table.
-    """
+    """Yield views of dst with those of src, or None for zeros; none with indirection tables."""
     boxes = plan_reorder(case.src, case.dst).boxes
     if any(box.indirect for box in boxes) or case.dst.dtype.is_packed:
         return

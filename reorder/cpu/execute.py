@@ -1,6 +1,7 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,10 +144,7 @@ class PreparedReorder:
         return first is not None and not first.depends_on_place
 
     def kernels_at(self, dst_at: int) -> tuple[str, ...]:
-        """Return what moves a dst as far into a cache line as an address, as `explain` shows it.
-
-        These are micro-kernels with the width of their elements, "tiles" and "rotated rows".
-        """
+        """Return the kernels, "tiles" and "rotated rows" that move a dst at an address."""
         return self._schedule_at(dst_at % LINE_NBYTES).kernels
 
     def is_fast_call_due(self) -> bool:
@@ -176,10 +174,7 @@ class PreparedReorder:
     def fast_call(
         self, src: ArrayView | None = None, dst: ArrayView | None = None
     ) -> FastCall | None:
-        """Return a builtin function of arrays with the shapes and strides of views.
-
-        This object must outlive it. None if calls need Python code. `load_fast_call` comes first.
-        """
+        """Return a builtin function, which this object must outlive; None if calls need Python."""
         if not self._jobs.any():
             return None
         made: FastCall | None = _fast_calls().make_fast_call(
@@ -235,7 +230,15 @@ class LinkedBatch:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.program, self._interpreter = _linked(batch)
+        self.program: Words
+        self._interpreter: Callable[[], int]
+        if batch.kernel is not None:
+            self.program, self._interpreter = batch.program, partial(interpreter_at, batch.kernel)
+        else:
+            # programs of boxes alone load none of this
+            from reorder.cpu.runtime.stages import link, tile_interpreter_at
+
+            self.program, self._interpreter = link(batch), tile_interpreter_at
         self._origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
 
     @property
@@ -255,17 +258,6 @@ class LinkedBatch:
             if len(points):
                 repeated, _bounds = repeated_at(job, points)
                 run_job(src_at, dst_at, repeated)
-
-
-def _linked(batch: Batch) -> tuple[Words, Callable[[], int]]:
-    """Return a program with addresses, and what returns that of its interpreter."""
-    kernel = batch.kernel
-    if kernel is not None:
-        return batch.program, lambda: interpreter_at(kernel)
-    # programs of boxes alone load none of this
-    from reorder.cpu.runtime.stages import link, tile_interpreter_at
-
-    return link(batch), tile_interpreter_at
 
 
 class Sums:

@@ -92,11 +92,7 @@ def _file_name(name: str) -> str:
 
 
 def _folders() -> Iterator[str]:
-    """Yield the folders where files are looked for, in this order.
-
-    That is the one that the user has set; or else the one beside these sources, which belongs to
-    the installation, and then the one for caches of the user.
-    """
+    """Yield the folder that the user has set; else the one beside these sources and the user's."""
     named = settings.kernel_folder()
     if named is not None:
         yield named

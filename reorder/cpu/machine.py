@@ -60,10 +60,7 @@ class Machine(NamedTuple):
     filled_nbytes: int = _FILLED_NBYTES
 
     def exceeds_cache(self, nbytes: int) -> bool:
-        """Whether src and dst together exceed three quarters of what the caches hold.
-
-        Other code needs the rest.
-        """
+        """Whether src and dst exceed three quarters of the caches: other code needs the rest."""
         return nbytes > self.cache_nbytes * 3 // 4
 
     def streams(self, nbytes: int, threads: int) -> bool:
@@ -86,7 +83,12 @@ def this_machine() -> Machine:
 
 @cache
 def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine:
-    caches = read_caches(_CACHES) if assumed is None else _assumed_caches(assumed)
+    if assumed is None:
+        caches = read_caches(_CACHES)
+    else:
+        # two of each core, and one for all cores
+        shared = zip(assumed, (1, 1, count_cores()), strict=True)
+        caches = [Cache(nbytes, cores) for nbytes, cores in shared if nbytes]
     own = own_cache(caches) or OWN_CACHE_NBYTES
     limit = cache_limit(caches, _UNKNOWN_CACHE_NBYTES)
     return Machine(threads, limit, own, streamed_part(caches))
@@ -103,12 +105,6 @@ class Cache(NamedTuple):
 
     nbytes: int
     cores: int
-
-
-def _assumed_caches(nbytes: tuple[int, int, int]) -> list[Cache]:
-    """Return the caches of an assumed machine: two of each core, and one for all cores."""
-    cores = (1, 1, count_cores())
-    return [Cache(*facts) for facts in zip(nbytes, cores, strict=True) if facts[0]]
 
 
 def cache_limit(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> int:
@@ -138,12 +134,8 @@ def streamed_part(caches: Sequence[Cache]) -> int:
     >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
-    return max(_share(caches) // 2, _LEAST_STREAMED_NBYTES)
-
-
-def _share(caches: Sequence[Cache]) -> int:
-    """Return a core's share of all caches."""
-    return sum(cache.nbytes // cache.cores for cache in caches)
+    share = sum(cache.nbytes // cache.cores for cache in caches)
+    return max(share // 2, _LEAST_STREAMED_NBYTES)
 
 
 def own_cache(caches: Sequence[Cache]) -> int:
@@ -157,7 +149,7 @@ def own_cache(caches: Sequence[Cache]) -> int:
 
 def read_caches(folder: StrPath) -> list[Cache]:
     """Return the data caches that Linux lists for a core, except unreadable ones."""
-    caches = []
+    caches: list[Cache] = []
     names: list[str] = []
     with suppress(OSError):
         names = sorted(name for name in os.listdir(folder) if name.startswith("index"))

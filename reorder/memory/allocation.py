@@ -72,11 +72,7 @@ class Pool:
         return sum(block.nbytes for block in self._blocks.copy().values())
 
     def new(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes of a free block, or else of a new one.
-
-        Fails with an OSError if the system does not have this much memory, or does not know
-        `advice`.
-        """
+        """Return bytes of a free block, or else of a new one; an OSError if the system has none."""
         size = -(-nbytes // _HUGE_PAGE_NBYTES) * _HUGE_PAGE_NBYTES
         block = self._take(size) or _map(size, self._advice)
         self._blocks.pop(id(block), None)
@@ -124,20 +120,14 @@ _HAS_PAGES = all(hasattr(mmap, name) for name in ("MAP_PRIVATE", "MAP_ANONYMOUS"
 _POOL = Pool(2 * _MAX_POOLED, mmap.MADV_FREE) if _HAS_PAGES else None
 
 
-def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate zeros, aligned to a cache line.
-
-    Fails with an `OutOfMemoryError` if the system does not have this much memory.
-    """
+# Callers pass a dtype where smaller results come from functions of numpy.
+def zeroed_bytes(nbytes: int, _dtype: object = _UINT8) -> NDArray[np.uint8]:
+    """Allocate zeros, aligned to a cache line; may raise `OutOfMemoryError`."""
     return _allocate(np.zeros, nbytes)
 
 
-def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate bytes for a caller that writes all of them, aligned like `zeroed_bytes`.
-
-    They may be those of a freed result, which needs neither clearing nor page faults. Fails where
-    `zeroed_bytes` does.
-    """
+def uninitialized_bytes(nbytes: int, _dtype: object = _UINT8) -> NDArray[np.uint8]:
+    """Allocate bytes that the caller writes, maybe those of a freed result, like `zeroed_bytes`."""
     if _POOL is not None and _MIN_POOLED <= nbytes <= _MAX_POOLED:
         with suppress(OSError):
             return _POOL.new(nbytes)

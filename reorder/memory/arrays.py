@@ -43,11 +43,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims.
-
-    It is a view if the layout is plain, or if the elements happen to be in row-major order; else a
-    copy.
-    """
+    """Return the array whose axes are the dims: a view if they have strides, else maybe a copy."""
     plain = _plain(desc)
     if plain is not None:
         return plain.over(data, desc.dtype.numpy, desc)
@@ -73,10 +69,7 @@ def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]
 
 
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return a view with one axis for each block, in memory order.
-
-    Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
-    """
+    """Return a view with one axis for each block, in memory order."""
     return _physical(desc, desc.spelling).over(data, desc.dtype.numpy, desc)
 
 

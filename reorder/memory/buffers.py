@@ -34,10 +34,7 @@ _TO_READ = "pass a numpy array or bytes"
 
 
 def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
-    """Return the bytes of an object with the buffer protocol.
-
-    Other objects are refused: `name` is what the message calls them, and `way_out` how it ends.
-    """
+    """Return the bytes of a buffer; `name` and `way_out` begin and end the message for others."""
     try:
         has_bytes = memoryview(buffer).nbytes
         return np.frombuffer(buffer, np.uint8) if has_bytes else np.empty(0, np.uint8)
@@ -52,8 +49,6 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
     It is an array of the dtype or of its bits, or raw bytes, by the buffer protocol or by DLPack.
     `side` is its name in messages, and `write` says whether it will be written.
-
-    Fails if it has another dtype or is not C-contiguous, too small, read-only or misaligned.
     """
     refuse_masked(side, buffer)
     held = getattr(buffer, "desc", None)
@@ -165,11 +160,7 @@ class BufferCheck:
 def check_disjoint(
     src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
 ) -> None:
-    """Refuse buffers with a byte that src reads and dst writes, unless the reorder is a no-op.
-
-    Fails with an `OverlapError` unless a bounded search proves the bytes disjoint, or the
-    descriptors are equal and start at the same byte.
-    """
+    """Refuse buffers with a byte that src reads and dst writes, unless the reorder is a no-op."""
     distance = address_of(dst) - address_of(src)
     if (distance == 0 and src_desc == dst_desc) or are_disjoint(src_desc, dst_desc, distance):
         return
@@ -181,10 +172,7 @@ def check_disjoint(
 
 
 def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:
-    """Whether a bounded search proves that two descriptors touch no common byte.
-
-    The buffer of dst starts `distance` bytes after the buffer of src.
-    """
+    """Whether a bounded search proves that buffers at a distance share no touched byte."""
     if distance >= src_desc.min_nbytes or -distance >= dst_desc.min_nbytes:
         return True
     if src_desc.layout.xor or dst_desc.layout.xor:

@@ -48,8 +48,6 @@ _MAX_NDIM = 64
 _MAX_REASON = 400
 # User programs have addresses in the lower half of the address space.
 _MAX_ADDRESS = 2**63
-# numpy 2.0 only reads capsules without a version
-_READS_VERSIONS = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)
 
 
 class _DLTensor(ctypes.Structure):
@@ -229,7 +227,11 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         with suppress(TypeError, ValueError, BufferError):
             return np.asarray(memoryview(x))  # type: ignore[arg-type] # not all are buffers
     try:
-        _refuse_negated(x, side)
+        if getattr(x, "is_neg", bool)():  # of torch
+            raise MemdescError(  # noqa: TRY301 - raised again below
+                f"{side}: the {name} is a view that negates its memory, which DLPack cannot "
+                f"express; pass {side}.resolve_neg()"
+            )
         capsule, dtype = _take(x)
         versioned = _versioned_in(capsule)
         is_copy = versioned is not None and bool(versioned.flags & IS_COPIED)
@@ -287,15 +289,6 @@ def _device_of(x: Exporter, what: str) -> int:
         ) from None
 
 
-def _refuse_negated(x: Exporter, side: str) -> None:
-    """Refuse a tensor of torch that negates lazily; others have no `is_neg`."""
-    if getattr(x, "is_neg", bool)():
-        raise MemdescError(
-            f"{side}: the {type(x).__name__} is a view that negates its memory, which DLPack "
-            f"cannot express; pass {side}.resolve_neg()"
-        )
-
-
 def _reason(error: Exception) -> str:
     """Return the message of a producer's error as one short line."""
     return " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
@@ -316,7 +309,7 @@ def _check(tensor: _DLTensor) -> None:
 def _take(x: Exporter) -> tuple[Any, DataType | None]:
     """Take a capsule; if numpy does not know its type, relabel it as bits and return the type."""
     try:
-        capsule = x.__dlpack__(max_version=_VERSION) if _READS_VERSIONS else x.__dlpack__()
+        capsule = x.__dlpack__(max_version=_VERSION)
     except TypeError:  # a producer that predates versions
         capsule = x.__dlpack__()
     tensor = _tensor_in(capsule)

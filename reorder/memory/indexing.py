@@ -88,11 +88,7 @@ class Selection(NamedTuple):
 
 
 def select_elements(desc: MemoryDesc, key: Any) -> Selection:
-    """Return which logical elements a key of integers, slices and `...` selects.
-
-    Fails with an `OutOfRangeError` if an integer is outside its dim, or the key has more entries
-    than there are dims; with another MemdescError if the key holds anything else.
-    """
+    """Return which logical elements a key of integers, slices and `...` selects."""
     along = _per_dim(key, desc)
     shape = tuple(len(part) for part in along if isinstance(part, np.ndarray))
     index: list[Any] = []

@@ -177,11 +177,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
-    """Refuse an array whose strides say that its axes are not in memory order, as `src` says.
-
-    Axes of one element and broadcast axes, whose stride is 0, may be anywhere, as may those of an
-    array without elements.
-    """
+    """Refuse an array whose strides contradict `src`, except of one element, or of stride 0."""
     axes = [k for k in range(x.ndim) if x.size and x.shape[k] > 1 and x.strides[k]]
     for outer, inner in pairwise(axes):
         if abs(x.strides[outer]) < abs(x.strides[inner]):

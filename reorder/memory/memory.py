@@ -119,10 +119,7 @@ class Memory(Indexed, Checked):
 
     @classmethod
     def to_fill(cls, desc: MemoryDesc) -> Memory:
-        """Return new memory for a caller that will write all elements and all padding.
-
-        It is zeroed only if it has other bytes too: gaps, half of the last byte, compensation.
-        """
+        """Return memory for a caller that writes all elements and padding; other bytes are 0."""
         nbytes = desc.nbytes
         is_filled = nbytes >= _MIN_UNINITIALIZED and fills_bytes(desc)
         return cls.attached(desc, (uninitialized_bytes if is_filled else zeroed_bytes)(nbytes))
@@ -375,10 +372,7 @@ class Memory(Indexed, Checked):
 
 
 def fills_bytes(desc: MemoryDesc) -> bool:
-    """Whether elements and padding are all bytes of a descriptor's buffer.
-
-    Other bytes are gaps, half of the last byte, and compensation.
-    """
+    """Whether a buffer has no gaps, no half of a last byte and no compensation."""
     return (
         desc.extra is None
         and desc.offset0 == 0

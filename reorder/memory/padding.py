@@ -55,10 +55,7 @@ def find_nonzero(
 
 
 def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
-    """Refuse padding that holds anything but zeros.
-
-    The `PaddingError` names the first byte that is not zero, and its position in the padded dims.
-    """
+    """Refuse padding that holds anything but zeros."""
     _, places = find_nonzero(data, desc, 1)
     for at, byte, bits in places:
         raise PaddingError(

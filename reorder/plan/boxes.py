@@ -139,10 +139,7 @@ def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) 
 def _ranges_of(
     operands: tuple[OperandLayout, ...], dims: tuple[int, ...]
 ) -> tuple[int, int, list[tuple[Block, ...]]] | None:
-    """Return the padded length of a group of dims, its size, and the blocks of each operand.
-
-    None if these have no common order.
-    """
+    """Return a group's padded length, size, and each operand's blocks; None without an order."""
     src, dst, *_ = operands
     # one index for the group, in the order of the axis that covers it
     order = next(

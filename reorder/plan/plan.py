@@ -208,11 +208,7 @@ def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, Mem
 
 
 def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
-    """Refuse two descriptors of different dims.
-
-    If the sizes are the same in another order, or one side has a single dim, the message names the
-    argument that is probably missing.
-    """
+    """Refuse different dims; the message may name the argument that is missing."""
     if src.dims == dst.dims:
         return
     hint = ""
@@ -228,10 +224,7 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
-    """Refuse two descriptors if no reorder between them is possible.
-
-    There is none if their dims differ, or if a stride of 0 would make dst write one element twice.
-    """
+    """Refuse two descriptors if no reorder between them is possible."""
     check_same_dims(src, dst)
     if dst.has_broadcast:
         raise MemdescError(

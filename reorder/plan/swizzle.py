@@ -62,10 +62,7 @@ def swizzled_boxes(boxes: Iterable[Box], operands: tuple[Terms, Terms]) -> tuple
 
 
 def granule_boxes(boxes: Iterable[Box], operands: tuple[Terms, Terms]) -> tuple[Box, ...]:
-    """Apply the XOR terms of src and dst to boxes over bases, by tables with a step per granule.
-
-    Raises `TooManyBoxesError` if a box has indirect loops already.
-    """
+    """Apply the XOR terms of src and dst to boxes over bases, by tables with a step per granule."""
     sizes = [_granule_of(terms) for terms in operands]
     whole = simplify(tuple(part for box in boxes for part in _data_and_zeros(box)))
     while True:

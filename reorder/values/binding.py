@@ -105,10 +105,7 @@ _NEUTRAL = Attr()
 
 
 def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
-    """Check the parameters against the descriptors of a reorder.
-
-    Fails if a mask, a length, a group or a zero point does not fit; the message gives the numbers.
-    """
+    """Check the parameters against the descriptors of a reorder."""
     check_attr(attr)
     if attr is None:
         attr = _NEUTRAL
@@ -119,8 +116,11 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
         exact = parameter.values.astype(np.float64).reshape(-1)
         if "scale" in parameter.role:
             _check_in_f32(parameter.role, exact, work)
-        else:
-            _check_integer(parameter.role, side, desc.dtype.name)
+        elif desc.dtype.name not in INTEGERS:
+            raise MemdescError(
+                f"{parameter.role} is for integers, but {side} is {desc.dtype.name}; pass a zero "
+                "point of 0"
+            )
         operands.append(_operand_of(parameter, desc, exact))
     if attr.beta:
         _check_in_f32(BETA, np.array([attr.beta]), work)
@@ -200,8 +200,3 @@ def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
         raise MemdescError(
             f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes"
         )
-
-
-def _check_integer(role: str, side: str, dtype: str) -> None:
-    if dtype not in INTEGERS:
-        raise MemdescError(f"{role} is for integers, but {side} is {dtype}; pass a zero point of 0")

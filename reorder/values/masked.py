@@ -14,10 +14,7 @@ def is_masked(x: object) -> bool:
 
 
 def refuse_masked(name: str, x: object) -> None:
-    """Refuse a masked array, whose masked elements would become data.
-
-    The message says what to pass instead.
-    """
+    """Refuse a masked array, whose masked elements would become data."""
     if is_masked(x):
         raise MemdescError(
             f"{name} is a masked array, and a layout has no place for a mask; pass "

@@ -25,10 +25,7 @@ _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
 
 
 def check_quantized_types(given: DataType, wanted: DataType) -> None:
-    """Refuse a type that cannot be quantised, or one that cannot hold the result.
-
-    The message names the type, and those that are possible.
-    """
+    """Refuse a type that cannot be quantised, or one that cannot hold the result."""
     if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
         raise MemdescError(f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}")
     is_float = wanted.name in FLOATS and wanted.bits <= _MAX_DST_BITS
@@ -51,10 +48,7 @@ def split_dims(
     groups: tuple[int, ...],
     letters: str | None = None,
 ) -> tuple[int, list[int], list[int]]:
-    """Return the mask and, for each dim, the number of scales and how many elements share one.
-
-    Messages call the dims by `letters`.
-    """
+    """Return the mask and, for each dim, the number of scales and how many elements share one."""
     axes, ndims = axes_of(axis), len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
@@ -96,10 +90,7 @@ def split_dims(
 def find_ranges(
     values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For each scale, return the lowest and the highest of its values and 0.
-
-    `counts` and `sizes` come from `split_dims`. Fails if there are infinities or NaN.
-    """
+    """Return the lowest and the highest of each scale's values and 0; refuse NaN, infinities."""
     shape = [size for pair in zip(counts, sizes, strict=True) for size in pair]
     if not prod(shape):
         return np.zeros(counts), np.zeros(counts)

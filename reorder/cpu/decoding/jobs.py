@@ -29,50 +29,35 @@ def decode(
     threads: int | None,
     machine: Machine | None = None,
 ) -> None:
-    """Decode a record into row-major memory, as floats of a type.
-
-    The tensors have the sizes that the descriptor needs, and dst has room for all elements of the
-    record. `machine` is the machine to schedule for; the default is the one that this process runs
-    on.
-    """
+    """Decode a record, whose tensors and dst have the right sizes, into row-major floats."""
     machine = this_machine() if machine is None else machine
-    limit = _limit(threads, machine)
+    limit = machine.threads
+    limit = limit if threads is None else min(checked_threads(threads), limit)
     kernel = choose_kernel(placed, dtype, address_of(dst), limit, machine)
     program = [*DecodeHead(placed.blocks, address_of(placed.starts))]
     for name, advance in zip(placed.tensors, placed.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
     # the job has the address of this array
     words = np.array(program, np.int64)
-    job = make_job(decoder_at(kernel), address_of(words), _shares(placed, dtype, limit, machine))
+    # how threads share the segments of the record
+    shares = _partition(len(placed.starts), _result_nbytes(placed, dtype), limit, machine)
+    job = make_job(decoder_at(kernel), address_of(words), shares)
     run_job(0, address_of(dst), job)
 
 
 def choose_kernel(
     placed: PlacedPattern, dtype: str, dst_at: int, threads: int, machine: Machine
 ) -> DecodeKernel:
-    """Return the kernel that decodes a record into memory at an address.
-
-    Results that exceed the cache together with the record are written by non-temporal stores, if
-    dst starts a cache line.
-    """
+    """Return the kernel that decodes a record into memory at an address."""
     kernel = DecodeKernel(placed.pattern, dtype)
     nbytes = placed.nbytes + _result_nbytes(placed, dtype)
     is_aligned = kernel.fills_lines and dst_at % LINE_NBYTES == 0
     return kernel._replace(streams=is_aligned and machine.streams(nbytes, threads))
 
 
-def _limit(threads: int | None, machine: Machine) -> int:
-    return machine.threads if threads is None else min(checked_threads(threads), machine.threads)
-
-
 def _result_nbytes(placed: PlacedPattern, dtype: str) -> int:
     elements = len(placed.starts) * placed.blocks * placed.pattern.block
     return elements * DATA_TYPES[dtype].bits // BYTE_BITS
-
-
-def _shares(placed: PlacedPattern, dtype: str, limit: int, machine: Machine) -> Partition:
-    """Return how at most `limit` threads share the segments of a record."""
-    return _partition(len(placed.starts), _result_nbytes(placed, dtype), limit, machine)
 
 
 @lru_cache(maxsize=256)  # the tensors of a model have few sizes

@@ -82,10 +82,7 @@ def _decoded(numbers: "_Numbers", kernel: DecodeKernel) -> Iterator[tuple[int, V
 def _factors(
     numbers: "_Numbers", factors: tuple[NumberPattern, ...], block: int
 ) -> Callable[[range], Value]:
-    """Return a function that gives the product of some factors for the elements of a vector.
-
-    Leading factors that all elements of a vector share are multiplied once for the block.
-    """
+    """Return a function of positions: the product of factors, shared ones multiplied once."""
     lanes = min(MAX_LANES, block)
     shared = tuple(takewhile(lambda factor: factor.run >= lanes, factors))
     rest = factors[len(shared) :]
@@ -246,10 +243,7 @@ class _Numbers:
         return (self._addresses[index] + nbytes).load_at(kind)
 
     def _numbers_of(self, number: NumberPattern, book: Codebook, positions: range) -> Value:
-        """Return numbers of a codebook as i32.
-
-        The numbers of a code are loaded together if they go to neighbouring lanes, in order.
-        """
+        """Return numbers of a codebook as i32; those in adjacent lanes are loaded together."""
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
         kind = ir.ArrayType(BYTE, len(book.values))
         stored = new_constant(

@@ -28,6 +28,8 @@ MAX_LANES = 16
 # Sizes of blocks in the order in which they are tried: less than 64 elements leave loops short,
 # more than 256 make much code.
 _BLOCKS = (64, 128, 256, 32, 16, 8, 4, 2, 1)
+# Kinds whose numbers f32 does not hold.
+_WIDE = frozenset(("s32", "u32", "s64", "u64", "f64", "boolean"))
 
 
 class FieldPattern(NamedTuple):
@@ -130,15 +132,14 @@ class FieldHead(NamedTuple):
 
 @lru_cache(maxsize=32)
 def place_pattern(desc: RecordDesc) -> PlacedPattern | None:
-    """Return how compiled code reads a record, or None if it cannot.
-
-    It cannot if the fields have no common blocks, or if f32 does not hold the numbers of a field.
-    """
+    """Return how compiled code reads a record; None without common blocks, or beyond f32."""
     columns = desc.dims[-1]
-    if not prod(desc.dims) or any(_is_wide(part) or part.layout.fused() for part in desc.fields):
+    if not prod(desc.dims) or any(
+        part.kind in _WIDE or part.layout.fused() for part in desc.fields
+    ):
         return None
     # bits from the start of a row to each element, for each field
-    rows = [_along_last(part, columns) for part in desc.fields]
+    rows = [part.layout.tables()[-1][part.along_last(columns)] * part.bits for part in desc.fields]
     periods = [len(each.codebook.lanes) for each in desc.rule.numbers if each.codebook]
     found = [
         (block, _segment([row[::block] for row in rows]))
@@ -151,16 +152,6 @@ def place_pattern(desc: RecordDesc) -> PlacedPattern | None:
         return None
     # the block with the longest segments; of equals, the first
     return _placed(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
-
-
-def _is_wide(part: Field) -> bool:
-    return part.kind in {"s32", "u32", "s64", "u64", "f64", "boolean"}
-
-
-def _along_last(part: Field, columns: int) -> NDArray[np.int64]:
-    table = part.layout.tables()[-1]
-    found: NDArray[np.int64] = table[part.along_last(columns)] * part.bits
-    return found
 
 
 def _repeats(row: NDArray[np.int64], block: int) -> bool:

@@ -5,7 +5,6 @@ public API, which has callbacks that tell when it is held, but no way to hold it
 """
 
 from collections.abc import Callable, Iterator
-from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -27,16 +26,11 @@ except AttributeError as error:
     ) from error
 
 
-class Effort(Enum):
-    """How much LLVM optimises, and how much effort it spends on generating code.
-
-    Interpreters that only move elements are as fast with five passes and quick code generation,
-    which take two fifths of the time. Without any passes they run at 0.6 of their speed. Other
-    kernels need all passes: with these five, conversions of bf16 to f32 run at 0.86 of their speed.
-    """
-
-    MOVES = 1
-    FULL = 3
+# How much LLVM optimises, and how much effort it spends on generating code. Interpreters that only
+# move elements are as fast with five passes and quick code generation, which take two fifths of the
+# time. Without any passes they run at 0.6 of their speed. Other kernels need all passes: with these
+# five, conversions of bf16 to f32 run at 0.86 of their speed.
+_MOVES, _FULL = 1, 3
 
 
 @cache
@@ -84,9 +78,10 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
     return str(module)
 
 
-def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
+def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
     """Return the object file of LLVM's text, in which only one function can be called."""
-    machine = _target_machine(effort.value)
+    level = _MOVES if moves else _FULL
+    machine = _target_machine(level)
     module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     for function in module.functions:
@@ -95,40 +90,31 @@ def compile_text(text: str, symbol: str, effort: Effort) -> bytes:
     for variable in module.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
-    options = binding.create_pipeline_tuning_options(speed_level=effort.value)
-    passes = binding.create_pass_builder(machine, options)
-    _passes(passes, effort).run(module, passes)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    builder = binding.create_pass_builder(machine, options)
+    if moves:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_loop_rotate_pass()
+        passes.add_jump_threading_pass()
+        passes.add_simplify_cfg_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
     compiled: bytes = machine.emit_object(module)
     return compiled
 
 
 def _inlined(text: str, symbol: str) -> Iterator[str]:
-    """Yield the lines of LLVM's text, in which all functions but one become part of their callers.
-
-    llvmlite 0.45 adds attributes of functions to their results.
-    """
+    """Yield the lines of LLVM's text; all functions but one become part of their callers."""
     for line in text.splitlines():
-        if line.startswith("define ") and _defined(line) != symbol:
+        name = line.partition("@")[2].partition("(")[0].strip('"')
+        if line.startswith("define ") and name != symbol:
+            # llvmlite 0.45 adds attributes of functions to their results
             yield line.removesuffix("{") + "alwaysinline {"
         else:
             yield line
-
-
-def _defined(line: str) -> str:
-    """Return the name of the function that a line of LLVM's text defines."""
-    return line.partition("@")[2].partition("(")[0].strip('"')
-
-
-def _passes(builder: Any, effort: Effort) -> Any:
-    if effort is Effort.FULL:
-        return builder.getModulePassManager()
-    passes = binding.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_jump_threading_pass()
-    passes.add_simplify_cfg_pass()
-    return passes
 
 
 # a child forked while another thread holds LLVM's lock would wait for it forever

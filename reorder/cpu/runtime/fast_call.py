@@ -30,10 +30,7 @@ from reorder.memory.dlpack import CPU_DEVICE, IS_COPIED, READ_ONLY, dlpack_dtype
 
 
 class _ArrayFields(NamedTuple):
-    """The fields of an array object, starting with its type, a word each.
-
-    `ndim` and `flags` are C ints: the low halves of their words.
-    """
+    """The words of an array object, from its type on; `ndim` and `flags` are the low halves."""
 
     type: int
     data: int
@@ -240,10 +237,7 @@ def _is_on_disk() -> bool:
 
 
 def fast_call() -> _Method | None:
-    """Return the compiled function as Python's C API takes it, compiled or loaded.
-
-    None if the layout of array objects is unknown, or if no GIL keeps it while it is read.
-    """
+    """Return the function as Python's C API takes it; None if it cannot read array objects."""
     if _NAME not in _methods:
         if not (_has_gil() and _is_known_layout()):
             return None
@@ -276,10 +270,7 @@ def _is_known_layout() -> bool:
 
 
 def _buffer_of(thing: int, check: int, table: int, exported: int) -> int:
-    """Return the address of an object's buffer; 0 if it is not what the check requires.
-
-    `exported` is where a tensor's export is stored.
-    """
+    """Return the address of an object's buffer, whose export is stored; 0 if it does not fit."""
     fields = thing + _FIELDS_AT
     if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
         return 0
@@ -315,10 +306,7 @@ def _fits(fields: int, check: int, table: int) -> bool:
 
 
 def _tensor_data(thing: int, check: int, table: int, exported: int) -> int:
-    """Return the address of the first element of a tensor; 0 if it is not the one shown.
-
-    The export keeps the memory alive, so it is freed when the job has run.
-    """
+    """Return where a tensor starts, which its export keeps alive; 0 if it is not the one shown."""
     if call_c(load_int(check, _CHECK.exporter), (thing, exported)) & INT_MASK != 0:
         store_int(exported, 0, 0)
         call_c(load_int(table, _CALL.clear), (0,))

@@ -195,8 +195,7 @@ def digest(root: str = _ROOT) -> str:
 
 def _compile(kernel: Kernel) -> bytes:
     """Return the compiled code of a kernel, as `load` takes it."""
-    from reorder.cpu.runtime.compiler import Effort, compile_text
+    from reorder.cpu.runtime.compiler import compile_text
 
     text, symbol = kernel.text()
-    compiled = compile_text(text, symbol, Effort.MOVES if kernel.moves else Effort.FULL)
-    return linked(compiled, symbol)
+    return linked(compile_text(text, symbol, moves=kernel.moves), symbol)

@@ -60,10 +60,7 @@ def make_job(
 
 
 def repeated_at(job: Job, points: Words) -> tuple[Job, Words]:
-    """Return the job that runs all ranges at each of some points, and the bounds of its chunks.
-
-    It has the addresses of both arrays, which must outlive it. Chunks are equal parts of all steps.
-    """
+    """Return the job of all ranges at each of some points, and the bounds of its equal chunks."""
     steps = job.steps * len(points)
     chunks = min(job.chunks, steps)
     bounds = np.arange(chunks + 1) * steps // chunks

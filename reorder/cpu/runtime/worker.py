@@ -158,10 +158,7 @@ def _end(pool: int, workers: int, number: int) -> None:
 
 
 def share_job(src_at: int, dst_at: int, job: int) -> None:
-    """Run a job on this thread and others: the workers, or those of an OpenMP runtime.
-
-    If there are none, or another caller has the pool, this thread runs it alone.
-    """
+    """Run a job on this thread and others: free workers, or threads of an OpenMP runtime."""
     pool = load_int(job, JOB.pool)
     workers = load_int(job, JOB.workers)
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):

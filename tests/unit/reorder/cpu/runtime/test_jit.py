@@ -21,7 +21,7 @@ from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel, place_pattern
 from reorder.cpu.llvm.emit import I64
 from reorder.cpu.runtime import jit, machine_code
-from reorder.cpu.runtime.compiler import Effort, compile_text
+from reorder.cpu.runtime.compiler import compile_text
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.intrinsics import load_int
 from reorder.cpu.runtime.jit import Kernel, compiled_at
@@ -94,7 +94,7 @@ def test_what_an_object_lacks_is_found() -> None:
     builder = ir.IRBuilder(function.append_basic_block())
     builder.call(other, [])
     builder.ret_void()
-    assert _undefined(compile_text(str(module), "kernel", Effort.MOVES)) == {"other"}
+    assert _undefined(compile_text(str(module), "kernel", moves=True)) == {"other"}
 
 
 _CONSTANTS = """
@@ -135,9 +135,9 @@ define i64 @kernel() {
 _OF_LLVM |= {text.replace("i64 7", "i64 0"): [3, 6] for text in [*_OF_LLVM][1:]}
 
 
-@pytest.mark.parametrize("effort", Effort)
-def test_code_with_constants_runs_at_any_address(effort: Effort) -> None:
-    content = linked(compile_text(_CONSTANTS, "kernel", effort), "kernel")
+@pytest.mark.parametrize("moves", [True, False])
+def test_code_with_constants_runs_at_any_address(moves: bool) -> None:
+    content = linked(compile_text(_CONSTANTS, "kernel", moves=moves), "kernel")
     loaded = [load(content) for _ in range(2)]
     assert len({*loaded}) == 2
     for address in loaded:
@@ -149,7 +149,7 @@ def test_code_with_constants_runs_at_any_address(effort: Effort) -> None:
 
 @pytest.mark.parametrize("text", _OF_LLVM)
 def test_code_with_variables_or_calls_of_the_system_is_loaded_by_llvm(text: str) -> None:
-    content = linked(compile_text(text, "kernel", Effort.MOVES), "kernel")
+    content = linked(compile_text(text, "kernel", moves=True), "kernel")
     assert content.startswith(b"kernel\0")
     call = ctypes.CFUNCTYPE(ctypes.c_int64)(load(content))
     assert [call(), call()] == _OF_LLVM[text]
