@@ -12,9 +12,8 @@ from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import FastCall, Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import load_pool, run_job
-from reorder.cpu.schedule.batches import Batch, BatchBuilder
+from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points
-from reorder.cpu.schedule.tile_choice import needs_tiles
 from reorder.cpu.tables import Array, Words
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint

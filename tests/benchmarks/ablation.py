@@ -119,12 +119,10 @@ def _without_joined_jobs(old: Any) -> Any:
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "runs in pieces": Mechanism({"schedule.cuts:_in_pieces": _returns(())}),
-    "tiles of narrow elements": Mechanism(
-        {"schedule.kernel_config:KernelConfig.is_single": _value(0)}
-    ),
+    "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
     "scattered moves": Mechanism(
         {
-            "schedule.tile_choice:is_scattered": _returns(value=False),
+            "schedule.batches:is_scattered": _returns(value=False),
             "schedule.tiles:is_scattered": _returns(value=False),
         }
     ),
@@ -133,11 +131,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
     "gathered operands": Mechanism({"schedule.tile_steps:rows_of_operand": _in_place}),
     "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
-    "exact inverses": Mechanism(
-        {"schedule.kernel_config:has_exact_inverses": _returns(value=False)}
-    ),
-    "quotients": Mechanism({"schedule.kernel_config:has_quotient": _returns(value=False)}),
-    "direct stages": Mechanism({"schedule.kernel_config:_DIRECT": _value(())}),
+    "exact inverses": Mechanism({"schedule.post_ops:has_exact_inverses": _returns(value=False)}),
+    "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
+    "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(

@@ -18,17 +18,43 @@ from reorder.cpu.schedule.select import (
     MICRO_KERNELS,
     Kernel,
     ScheduledBox,
+    is_scattered,
     pack_for_kernels,
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
 from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
+from reorder.plan.passes import pack_elements, simplify
 from reorder.plan.plan import ReorderPlan
 
 # Below this many bytes of src and dst per thread, dst is in a near cache, and prefetching its lines
 # does not pay. Transpositions of bytes are bound by shuffles instead.
 _NEAR_NBYTES = 1 << 19
+# Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
+_MAX_SINGLE_MOVES = 64
+
+
+def needs_tiles(plan: ReorderPlan) -> bool:
+    """Whether any box of a plan is converted, or moved through scratch."""
+    return plan.converts or any(is_tiled(plan, box) for box in plan.boxes)
+
+
+def is_tiled(plan: ReorderPlan, box: Box) -> bool:
+    """Whether a box is converted, or moved through scratch.
+
+    Boxes of equal types are moved through scratch if they are scattered on both sides: two moves
+    are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
+    """
+    bits = plan.dst.dtype.bits
+    if plan.converts:
+        return True
+    if box.indirect or box.is_zero:
+        return False
+    packed, packed_bits = pack_elements(box, bits)
+    (packed,) = simplify((packed,))
+    moves_bytes = bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES
+    return packed_bits == bits and (moves_bytes or is_scattered(packed))
 
 
 @value_class

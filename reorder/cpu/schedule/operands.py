@@ -1,6 +1,7 @@
-"""Where an operation on a tile finds its operand: scales, zero points, or the old dst.
+"""The rows of a tile, and where an operation finds its operand: scales, zero points, the old dst.
 
-In place a row has one value for each of its elements, or one for all. Where that makes rows short,
+A row is a run of elements along the innermost nodes of a tile that is contiguous on all sides. In
+place it has one value of the operand for each element, or one for all. Where that makes rows short,
 the values are gathered when the reorder is scheduled: a table has a block of them for each tile, in
 the order in which the tile is converted. Tiles with the same operands share a block. Examples:
 
@@ -11,6 +12,7 @@ the order in which the tile is converted. Tiles with the same operands share a b
   different scales, which are far apart. A block has one value for each group.
 """
 
+from collections.abc import Sequence
 from itertools import takewhile
 from math import prod
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import offset_table
-from reorder.cpu.schedule.tile_rows import TileRows, dense_strides, row_offsets, tile_rows
+from reorder.cpu.schedule.tiles import contiguous_nodes
 from reorder.cpu.tables import Array, Words
 from reorder.plan.nodes import Node
 
@@ -33,48 +35,74 @@ _SHORT_COLUMNS = 32
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22
 
-# Values of `CombineTable.operand_mask`.
+# Values of `StageTable.operand_mask`.
 _EACH, _ONE, _REPEATED = -1, 0, PERIOD - 1
 
 
-class OperandRows(NamedTuple):
+class Rows(NamedTuple):
     """Rows of src, dst and an operand, and how an element finds its value of the operand."""
 
-    rows: TileRows
-    # the `operand_mask` of a `CombineTable`
-    mask: int
+    # where each row starts on each side
+    tables: list[list[int]]
+    # elements of a row
+    columns: int
+    # the `operand_mask` of a `StageTable`
+    mask: int = _ONE
     # where the values of a block are, from where the tile starts; None: the operand is in place
     block: Words | None = None
 
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return self.rows.columns
+    def with_operand(self, nodes: tuple[Node, ...], strides: list[int]) -> "Rows":
+        """Return the rows with a table of where the operand of each starts."""
+        return self._replace(tables=[*self.tables, _row_offsets(nodes, strides, self.columns)])
 
 
 class Sides(NamedTuple):
-    """The strides of a tile's nodes in src, dst and an operand."""
+    """The strides of a tile's nodes, outermost first, in src, dst and an operand."""
 
     src: list[int]
     dst: list[int]
     operand: list[int]
 
 
-def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> OperandRows:
+def dense_strides(extents: Sequence[int]) -> list[int]:
+    """Return the strides of a tile whose data has no gaps, in the order of the nodes."""
+    return [prod(extents[k + 1 :]) for k in range(len(extents))]
+
+
+def tile_rows(
+    nodes: tuple[Node, ...], sides: Sequence[list[int]], max_nodes: int | None = None
+) -> Rows:
+    """Return the longest rows that are contiguous on all sides, of at most `max_nodes` nodes."""
+    inner = min(contiguous_nodes(nodes, strides) for strides in sides)
+    inner = inner if max_nodes is None else min(inner, max_nodes)
+    columns = prod(node.valid for node in nodes[len(nodes) - inner :])
+    return Rows([_row_offsets(nodes, strides, columns) for strides in sides], columns)
+
+
+def _row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int = 1) -> list[int]:
+    """Return where each row of `columns` elements starts."""
+    loops: list[tuple[int, int]] = []
+    size = 1
+    for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
+        if size >= columns:
+            loops.append((node.valid, stride))
+        size *= node.valid
+    return offset_table((extent for extent, _ in loops), (stride for _, stride in loops))
+
+
+def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
     """Return the rows of a tile with an operand in place.
 
     A row has a value for each element, or one value if such rows are longer.
     """
-    each = tile_rows(nodes, sides)
+    each = tile_rows(nodes, sides)._replace(mask=_EACH)
     one = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, 1))
     if one.columns > each.columns or each.columns == 1:
-        return OperandRows(_with_operand(one, nodes, sides.operand), _ONE)
-    return OperandRows(each, _EACH)
+        return one.with_operand(nodes, sides.operand)
+    return each
 
 
-def rows_of_operand(
-    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]
-) -> OperandRows:
+def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]) -> Rows:
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
@@ -86,9 +114,9 @@ def rows_of_operand(
     if repeated is not None and repeated.columns > rows.columns and _fits(repeated, blocks):
         rows = repeated
     if rows.columns < _SHORT_COLUMNS and blocks == 1:
-        whole = rows_in_place(nodes, sides._replace(operand=dense_strides(nodes)))
+        whole = rows_in_place(nodes, sides._replace(operand=dense_strides(_extents(nodes))))
         if whole.columns > rows.columns:
-            return whole._replace(block=np.array(row_offsets(nodes, sides.operand, 1)))
+            return whole._replace(block=np.array(_row_offsets(nodes, sides.operand)))
     if rows.columns >= _SHORT_COLUMNS:
         return rows
     gathered = rows_in_place(nodes, sides._replace(operand=_block_strides(nodes, sides.operand)))
@@ -114,13 +142,12 @@ def gather(
     return values[places].reshape(-1), strides[::-1]
 
 
-def _fits(rows: OperandRows, blocks: int) -> bool:
+def _fits(rows: Rows, blocks: int) -> bool:
     return rows.block is not None and blocks * len(rows.block) <= _MAX_TABLE
 
 
-def _with_operand(rows: TileRows, nodes: tuple[Node, ...], strides: list[int]) -> TileRows:
-    """Return rows with a table of where the operand of each starts."""
-    return rows._replace(tables=[*rows.tables, row_offsets(nodes, strides, rows.columns)])
+def _extents(nodes: tuple[Node, ...]) -> list[int]:
+    return [node.valid for node in nodes]
 
 
 def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:
@@ -138,16 +165,17 @@ def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) ->
 def _block_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:
     """Return the strides of a tile in its block, which has no place for nodes of stride 0."""
     extents = [node.valid if stride else 1 for node, stride in zip(nodes, strides, strict=True)]
-    return [prod(extents[k + 1 :]) if stride else 0 for k, stride in enumerate(strides)]
+    dense = dense_strides(extents)
+    return [size if stride else 0 for size, stride in zip(dense, strides, strict=True)]
 
 
 def _block(nodes: tuple[Node, ...], strides: list[int]) -> Words:
     """Return where the values of a block are, each once."""
     kept = [k for k, stride in enumerate(strides) if stride]
-    return np.array(row_offsets(tuple(nodes[k] for k in kept), [strides[k] for k in kept], 1))
+    return np.array(_row_offsets(tuple(nodes[k] for k in kept), [strides[k] for k in kept]))
 
 
-def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> OperandRows | None:
+def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
     """Return rows whose operands repeat, or None if they do not, or not after a power of two."""
     changing = takewhile(
         lambda pair: pair[1], zip(reversed(nodes), reversed(sides.operand), strict=True)
@@ -155,11 +183,10 @@ def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> OperandRows | None:
     period = prod(node.valid for node, _ in changing)
     if not _MIN_PERIOD <= period <= PERIOD or period & (period - 1):
         return None
-    strides = _block_strides(nodes, sides.operand)
-    rows = tile_rows(nodes, sides[:2], _constant_nodes(nodes, strides, period))
+    rows = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, period))
     if rows.columns % period:
         return None
     times = 2 * PERIOD // period
-    rows = _with_operand(rows, nodes, [times * stride for stride in strides])
+    strides = [times * stride for stride in _block_strides(nodes, sides.operand)]
     block = np.tile(_block(nodes, sides.operand).reshape(-1, period), times).reshape(-1)
-    return OperandRows(rows, _REPEATED, block)
+    return rows.with_operand(nodes, strides)._replace(mask=_REPEATED, block=block)

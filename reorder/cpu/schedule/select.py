@@ -351,6 +351,20 @@ def _transposed_groups(
     return best
 
 
+# Calling a kernel for fewer elements than this costs more than moving them.
+_MIN_CALL_SIZE = 16
+
+
+def is_scattered(box: Box) -> bool:
+    """Whether two moves of a box are faster than one, because one call moves few elements.
+
+    An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims.
+    """
+    scheduled = select_kernel(box)
+    is_small = scheduled.inner_size < _MIN_CALL_SIZE < box.size
+    return is_small and scheduled.is_transposed and not box.indirect
+
+
 class Kernel(NamedTuple):
     """A variant of the interpreter of boxes and its micro-kernels: each is compiled separately.
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.schedule.batches import Batch, BatchBuilder
-from reorder.cpu.schedule.kernel_config import KernelConfig
+from reorder.cpu.schedule.batches import Batch, BatchBuilder, is_tiled
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Partition, StepRange, Workload
+from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import points_in_bytes
-from reorder.cpu.schedule.tile_choice import is_tiled
 from reorder.cpu.schedule.tile_program import (
     OPERANDS,
     SLOT_BITS,

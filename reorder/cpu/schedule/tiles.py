@@ -18,9 +18,8 @@ from math import prod
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.loops import contiguous_loops
-from reorder.cpu.schedule.tile_choice import is_scattered
-from reorder.cpu.schedule.tile_rows import contiguous_nodes
+from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous
+from reorder.cpu.schedule.select import is_scattered
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
@@ -227,6 +226,11 @@ def _runs(
         inner = contiguous_nodes(taken, [nodes[k].strides[side] for k in order])
         runs.append(prod(node.valid for node in taken[len(taken) - inner :]))
     return runs, prod(node.valid for node in taken)
+
+
+def contiguous_nodes(nodes: tuple[Node, ...], strides: list[int]) -> int:
+    """Return how many of the innermost nodes are contiguous together in an operand."""
+    return count_contiguous([node.valid for node in reversed(nodes)], strides[::-1])
 
 
 def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrder:

@@ -9,11 +9,10 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
-from reorder.cpu.schedule.operands import Sides, rows_of_operand
+from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
-from reorder.cpu.schedule.tile_rows import dense_strides
 from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -117,7 +116,7 @@ def test_operands_are_gathered_where_rows_would_be_short(
     size: int,
 ) -> None:
     nodes = tuple(Node(extent, extent, ()) for extent in extents)
-    sides = Sides(dense_strides(nodes), dense_strides(nodes), [*operand])
+    sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
     rows = rows_of_operand(nodes, sides, loops)
     blocks = prod(extent for extent, stride in loops if stride)
     assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
