@@ -1,4 +1,7 @@
-"""How kernels access elements: as bits or words in a buffer, as lanes of the pixels of an image."""
+"""How kernels access elements: as bits or words in a buffer, as lanes of the pixels of an image.
+
+Also the functions that load vectors which start at any byte.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,11 @@ class Access(NamedTuple):
     def pixel_type(self) -> str:
         """OpenCL C's type of a pixel in registers."""
         return f"{_CHANNELS[self.channel][0]}4"
+
+    @property
+    def coords(self) -> tuple[str, ...]:
+        """The suffixes of the names of its offset, or of its column and row."""
+        return {Mode.NONE: (), Mode.IMAGE: ("_x", "_y")}.get(self.mode, ("",))
 
     def _place(self, column: str, row: str) -> str:
         place = f"(int2)({column}, {row})"
@@ -179,3 +187,47 @@ def store_element(operand: str, offset: str, bits: int, name: str) -> str:
         shift = f"((({offset}) & 1) << 2)"
         return f"{byte} = (uchar)(({byte} & (240 >> {shift})) | {name} << {shift});"
     return f"{operand}[{offset}] = {name};"
+
+
+# Bytes of two aligned vectors, from which 16 bytes are taken that start in the first one.
+VECTORS_NBYTES = 32
+
+SHIFTS = (
+    "uint funnel(uint low, uint high, uint shift)",
+    "{ return (uint)(((ulong)high << 32 | low) >> shift); }",
+    # pairs of words, words, then bits are chosen
+    "uint4 shifted(uint4 a, uint4 b, uint at) {",
+    "    const int is_far = at & 8, is_odd = at & 4;",
+    "    const uint shift = (at & 3) * 8;",
+    "    const uint x0 = is_far ? a.z : a.x, x1 = is_far ? a.w : a.y, x2 = is_far ? b.x : a.z;",
+    "    const uint x3 = is_far ? b.y : a.w, x4 = is_far ? b.z : b.x, x5 = is_far ? b.w : b.y;",
+    "    const uint y0 = is_odd ? x1 : x0, y1 = is_odd ? x2 : x1, y2 = is_odd ? x3 : x2;",
+    "    const uint y3 = is_odd ? x4 : x3, y4 = is_odd ? x5 : x4;",
+    "    return (uint4)(funnel(y0, y1, shift), funnel(y1, y2, shift),",
+    "                   funnel(y2, y3, shift), funnel(y3, y4, shift));",
+    "}",
+)
+
+
+FIRST_BYTES = (
+    "uint bits(int count)",
+    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
+    # the first `count` bytes of a vector, and zeros
+    "uint4 first_bytes(uint4 v, int count) {",
+    "    return v & (uint4)(bits(count), bits(count - 4), bits(count - 8), bits(count - 12));",
+    "}",
+)
+
+
+NIBBLES = (
+    # two bytes, of the low halves of four
+    "uint nibbles(uint w) {",
+    "    const uint pairs = (w | w >> 4) & 0x00ff00ff;",
+    "    return (pairs | pairs >> 8) & 0xffff;",
+    "}",
+)
+
+
+def word_of(vector: str, index: int, words: int) -> str:
+    """Return a word of a vector of words."""
+    return vector if words == 1 else f"{vector}.s{index}"

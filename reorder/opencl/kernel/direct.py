@@ -42,16 +42,14 @@ from reorder.opencl.kernel.launch import (
     ceil_log2,
     divided,
     floor_log2,
-    lower_nest,
-    share_out,
-)
-from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
-from reorder.opencl.kernel.statements import (
     index_lines,
     indirect_lines,
+    lower_nest,
+    share_out,
     shared_lines,
     start_lines,
 )
+from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:

@@ -1,5 +1,7 @@
 """Launches: a nest, the pattern and text of its kernel, and the numbers that the kernel takes.
 
+Families share the lines for the indices of a work item, and for the offsets of operands there.
+
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
 then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read from a table.
@@ -36,11 +38,11 @@ from reorder.opencl.kernel.formula import Floats, KernelFormula
 from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.kernel.placement import Coords, Loop, Nest
+    from reorder.opencl.kernel.placement import Loop, Nest
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
@@ -265,13 +267,10 @@ def lower_nest(
     follow from the loops.
     """
     loops = tuple(loops)
-    shifts = [indirect_shift, *(0 for _ in nest.indirect)]
     indirect = tuple(
-        divided(indirect.extent, shift)
-        for indirect, shift in zip(nest.indirect, shifts, strict=False)
+        divided(one.extent, 0 if k else indirect_shift) for k, one in enumerate(nest.indirect)
     )
-    counts = [division.groups for division in loops]
-    dims = _grid_dims(counts, has_indirect=bool(indirect))
+    dims = _grid_dims([one.groups for one in loops], has_indirect=bool(indirect))
     # extents are rounded up to whole groups
     spans = [one.groups * one.tile for one in loops]
     pattern = pattern._replace(
@@ -285,15 +284,16 @@ def lower_nest(
     names = [*(f"{role}_value" for role in scalars), *pattern.body.param_names()]
     params = {name: numbers[name] for name in names}
     params |= _nest_params(nest, pattern, (*loops, *indirect))
-    first, *outer = (
-        prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
-        for dim in range(3)
-    )
-    groups = (first * prod(one.groups for one in indirect), *outer)
-    tables = [_table(nest, pattern, k) for k in range(len(nest.indirect))]
+    groups = [prod(one.groups for one in indirect), 1, 1]
+    for one, dim in zip(loops, dims, strict=True):
+        groups[dim] *= one.groups
+    # a row for each operand that is accessed
+    skipped = int(pattern.src.mode == Mode.NONE)
+    rows = (list(one.tables(0, one.extent))[skipped:] for one in nest.indirect)
+    tables = [np.stack(each[:1] if skipped else each) for each in rows]
     far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
     bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)
-    launch = make_launch(pattern, params, groups, bound)
+    launch = make_launch(pattern, params, tuple(groups), bound)
     limits = np.iinfo(launch.pattern.index_type)
     return launch._replace(
         tables=tuple(np.maximum(table, limits.min).astype(limits.dtype) for table in tables)
@@ -335,17 +335,11 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
     return max(bounds)
 
 
-def _table(nest: Nest, pattern: Pattern, k: int) -> NDArray[np.int64]:
-    """Return the indirection table of a loop: a row for each operand that is accessed."""
-    src, *others = nest.indirect[k].tables(0, nest.indirect[k].extent)
-    return np.stack([src, *others] if "src" in pattern.indirect_operands else others[:1])
-
-
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
     """Return the parameters of a nest, in order, by name; divisions of indirect loops come last."""
     params: dict[str, int] = {}
     for n, (operand, access) in enumerate(pattern.operands):
-        params |= _coord_params(operand, access, nest.starts[n], "")
+        params |= zip((f"{operand}{c}" for c in access.coords), nest.starts[n], strict=False)
         if access.mode == Mode.ELEMENTS:
             lanes = enumerate(nest.lanes[1:], 1)
             params |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
@@ -355,7 +349,7 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
         if not pattern.is_last_in_dimension(k):
             params[f"groups{k}"] = divisions[k].groups
         for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
-            params |= _coord_params(operand, access, stride, str(k))
+            params |= zip((f"{operand}{c}{k}" for c in access.coords), stride, strict=False)
     for k, (indirect, one) in enumerate(
         zip(nest.indirect, divisions[len(nest.loops) :], strict=True)
     ):
@@ -371,15 +365,6 @@ def end_of_src(nest: Nest) -> int:
     if len(start) != 1:
         return 0
     return start[0] + 1 + sum(max((loop.valid - 1) * loop.stride(0), 0) for loop in nest.loops)
-
-
-def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> dict[str, int]:
-    """Return the offset or stride of an operand, or the column and row of them in an image."""
-    if access.mode == Mode.NONE:
-        return {}
-    if access.mode == Mode.IMAGE:
-        return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=True)}
-    return {f"{operand}{loop}": coords[0]}
 
 
 def kernel_source(pattern: Pattern) -> str:
@@ -404,14 +389,12 @@ def _head(pattern: Pattern) -> Iterator[str]:
         yield "}"
     yield from pattern.body.functions(pattern)
     arguments = []
-    if pattern.src.mode == Mode.IMAGE:
-        arguments.append(f"__read_only {pattern.src.image_type} src")
-    elif pattern.src.mode != Mode.NONE:
-        arguments.append(f"__global const {pattern.src.element} *restrict src")
-    if pattern.dst.mode == Mode.IMAGE:
-        arguments.append(f"__write_only {pattern.dst.image_type} dst")
-    else:
-        arguments.append(f"__global {pattern.dst.element} *restrict dst")
+    for name, use, const in (("src", "read", "const "), ("dst", "write", "")):
+        access: Access = getattr(pattern, name)
+        if access.mode == Mode.IMAGE:
+            arguments.append(f"__{use}_only {access.image_type} {name}")
+        elif access.mode != Mode.NONE:
+            arguments.append(f"__global {const}{access.element} *restrict {name}")
     if pattern.conversion is not None:
         arguments += [
             f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
@@ -420,3 +403,86 @@ def _head(pattern: Pattern) -> Iterator[str]:
     arguments += [f"__global const index_t *restrict {table}" for table in pattern.tables]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
     yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"
+
+
+def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> Iterator[str]:
+    """Return the values of roles that all elements of step s share."""
+    for role in roles:
+        ctype, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
+        yield f"const {ctype} {role}_all = {read};"
+
+
+def index_lines(pattern: Pattern) -> Iterator[str]:
+    """Return the indices of a work item: i0, i1, ... of loops, j0, j1, ... of indirect ones."""
+    yield "uint item = get_local_id(0);"
+    for dim in sorted(
+        {loop.grid_dim for loop in pattern.loops} | ({0} if pattern.indirect else set())
+    ):
+        yield f"uint group{dim} = get_group_id({dim});"
+    for k, loop in enumerate(pattern.loops):
+        is_last = pattern.is_last_in_dimension(k)
+        dim = loop.grid_dim
+        group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
+        tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
+        yield f"index_t i{k} = (({tile}) << p.shift{k}) + {_digit(f'shift{k}')};"
+        yield f"item >>= p.shift{k};"
+        if not is_last:
+            yield f"group{dim} /= (uint)p.groups{k};"
+    for k in range(pattern.indirect):
+        is_last = k == pattern.indirect - 1
+        shift = f"indirect{k}_shift"
+        group = "group0" if is_last else f"group0 % (uint)p.indirect{k}_groups"
+        yield f"const index_t j{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
+        yield f"item >>= p.{shift};"
+        if not is_last:
+            yield f"group0 /= (uint)p.indirect{k}_groups;"
+
+
+def _digit(shift: str) -> str:
+    """Return the lowest bits of what is left of the local id."""
+    return f"(index_t)(item & ((1u << p.{shift}) - 1))"
+
+
+def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> str:
+    """Return the offset of an operand at the indices of some loops, which come as (loop, index)."""
+    return " + ".join(
+        [f"p.{operand}", *(f"{index} * p.{operand}{k}" for k, index in indices), *more]
+    )
+
+
+def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
+    """Return the coordinates of an operand at the indices of a work item."""
+    indices = indices_of(pattern)
+    if access.mode == Mode.IMAGE:
+        for c in access.coords:
+            yield f"const int {operand}{c} = (int)({offset_at(operand + c, indices)});"
+    elif access.mode != Mode.NONE:
+        indirect = (f"indirect{k}_{operand}" for k in range(pattern.indirect))
+        yield f"const index_t {operand}_offset = {offset_at(operand, indices, *indirect)};"
+
+
+def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
+    """Return the loops of a pattern, from `first` on, with their indices."""
+    return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
+
+
+def steps_inside(loop: int, extent: int, counted: str) -> str:
+    """Return how many of a tile's steps of a loop are below a limit: `extent` or `valid`."""
+    return f"(int)min((index_t){extent}, p.{counted}{loop} - i{loop})"
+
+
+def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[str]:
+    """Return the digits of a number of a work item; the first one changes every `step`."""
+    for extent in extents:
+        yield f"(int)({number} / {step}u % {extent}u)"
+        step *= extent
+
+
+def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
+    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, at the index j{k}."""
+    for n, operand in enumerate(pattern.indirect_operands):
+        at = f"table{k}[{f'{n} * p.indirect{k}_extent + ' if n else ''}j{k}]"
+        if operand == "src":
+            yield f"const int is_data{k} = {at} != {'LONG' if pattern.is_wide else 'INT'}_MIN;"
+            at = f"is_data{k} ? {at} : 0"
+        yield f"const index_t indirect{k}_{operand} = {at};"

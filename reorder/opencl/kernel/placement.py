@@ -293,22 +293,18 @@ def _place_split_box(box: Box, shapes: ImageShapes) -> Nest | None:
         Loop(node.extent, node.valid, tuple(of))
         for node, of in zip(box.nodes, strides, strict=True)
     ]
-    return _take_lanes(tuple(starts), loops, box.indirect, shapes[1])
+    return _take_lanes(Nest(tuple(starts), (), tuple(loops), box.indirect), shapes[1])
 
 
-def _take_lanes(
-    starts: tuple[Coords, ...],
-    loops: list[Loop],
-    indirect: tuple[IndirectLoop, ...],
-    dst: ImageShape | None,
-) -> Nest | None:
-    """Return the nest of loops, of which those within a pixel become its lanes.
+def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
+    """Return a nest whose loops within a pixel became its lanes.
 
     It starts at its first lane in each buffer. Lanes are in the order of dst, so that is the last
     step of a loop that runs backwards.
     """
-    inner = [loop for loop in loops if any(map(_lane, loop.strides))]
-    outer = without(loops, inner)
+    are_images = [_is_image(start) for start in nest.starts]
+    inner = [loop for loop in nest.loops if any(_is_image(of) and of[2] for of in loop.strides)]
+    outer = without(nest.loops, inner)
     # if one operand moves along lanes, the other must be a buffer, or move along lanes too
     if any(_is_image(coords) and any(coords[:2]) for loop in inner for coords in loop.strides):
         return None
@@ -316,40 +312,34 @@ def _take_lanes(
     lanes = []
     for index in product(*(range(loop.extent) for loop in inner)):
         steps = list(zip(index, inner, strict=True))
+        # the last coordinate is the lane of an image, or the offset in a buffer
         offsets = tuple(
-            _lane(start) + sum(i * loop.strides[operand][-1] for i, loop in steps)
-            for operand, start in enumerate(starts)
+            start[-1] + sum(i * loop.strides[operand][-1] for i, loop in steps)
+            for operand, start in enumerate(nest.starts)
         )
         lanes.append(Lane(offsets, has_data and all(i < loop.valid for i, loop in steps)))
     lanes.sort(key=lambda lane: lane.offsets[1])
     if dst is not None and [lane.offsets[1] for lane in lanes] != list(range(dst.channels)):
         return None
-    are_images = _is_image(starts[0]) and _is_image(starts[1])
-    if are_images and any(lane.is_valid and len({*lane.offsets[:2]}) > 1 for lane in lanes):
+    if all(are_images[:2]) and any(
+        lane.is_valid and lane.offsets[0] != lane.offsets[1] for lane in lanes
+    ):
         return None
     first = [
-        0 if _is_image(start) else lane
-        for start, lane in zip(starts, lanes[0].offsets, strict=True)
+        0 if is_image else at for is_image, at in zip(are_images, lanes[0].offsets, strict=True)
     ]
-    return Nest(
-        tuple(
-            start[:2] if _is_image(start) else (start[0] + lane,)
-            for start, lane in zip(starts, first, strict=True)
-        ),
-        tuple(
+    starts = zip(nest.starts, first, strict=True)
+    return nest._replace(
+        starts=tuple(start[:2] if _is_image(start) else (at,) for start, at in starts),
+        lanes=tuple(
             Lane(tuple(at - of for at, of in zip(lane.offsets, first, strict=True)), lane.is_valid)
             for lane in lanes
         ),
-        tuple(
+        loops=tuple(
             loop._replace(strides=tuple(coords[:2] for coords in loop.strides)) for loop in outer
         ),
-        indirect,
     )
 
 
 def _is_image(coords: Coords) -> bool:
     return len(coords) > 1
-
-
-def _lane(coords: Coords) -> int:
-    return coords[2] if _is_image(coords) else 0

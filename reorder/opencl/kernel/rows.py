@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import VECTOR, Access, Mode
+from reorder.opencl.kernel.access import FIRST_BYTES, SHIFTS, VECTOR, VECTORS_NBYTES, Access, Mode
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
@@ -27,18 +27,13 @@ from reorder.opencl.kernel.launch import (
     divided,
     end_of_src,
     floor_log2,
+    index_lines,
+    indices_of,
     lower_nest,
+    offset_at,
     offset_bound,
 )
 from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
-from reorder.opencl.kernel.statements import (
-    FIRST_BYTES,
-    SHIFTS,
-    VECTORS_NBYTES,
-    index_lines,
-    indices_of,
-    offset_at,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

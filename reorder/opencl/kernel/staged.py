@@ -26,26 +26,28 @@ from memdesc.banks import bank_steps
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import (
+    FIRST_BYTES,
+    NIBBLES,
     PIXEL_LANES,
+    SHIFTS,
     VECTOR,
     WORD,
     integer_type,
     vector_type,
+    word_of,
 )
 from reorder.opencl.kernel.formula import WORD_BITS
-from reorder.opencl.kernel.launch import Body, Pattern, floor_log2
-from reorder.opencl.kernel.statements import (
-    FIRST_BYTES,
-    NIBBLES,
-    SHIFTS,
+from reorder.opencl.kernel.launch import (
+    Body,
+    Pattern,
     digits_of,
+    floor_log2,
     index_lines,
     indices_of,
     offset_at,
     shared_lines,
     start_lines,
     steps_inside,
-    word_of,
 )
 
 if TYPE_CHECKING:
