@@ -61,7 +61,8 @@ def prepare_transfers(
     prepared = known.get(key)
     if prepared is None:
         traits = device_traits(queue.device)
-        transfers = plan_transfers(src.spec, dst.spec, traits, attr, is_aligned=is_aligned)
+        traits = traits if is_aligned else traits.unaligned
+        transfers = plan_transfers(src.spec, dst.spec, traits, attr)
         prepared = build_transfers(queue.context, queue.device, transfers)
         if attr is None or not attr.is_large:
             if len(known) >= _MAX_KEYS:
@@ -182,7 +183,7 @@ def kernel_texts(
     one, other = _spec(src, "src"), _spec(dst, "dst")
     check_operands(DeviceOperand(one), DeviceOperand(other), attr)
     traits = _COMMON if device is None else device_traits(device)
-    transfers = plan_transfers(one, other, traits, attr, is_aligned=True)
+    transfers = plan_transfers(one, other, traits, attr)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
 

@@ -238,7 +238,7 @@ def check(
         device = runtime.device.device
         traits = DeviceTraits(planned.most, floats_of(device), planned.min_tiled)
         specs = OperandSpec.of(src), OperandSpec.of(dst)
-        transfers = plan_transfers(*specs, traits, attr, is_aligned=is_aligned)
+        transfers = plan_transfers(*specs, traits if is_aligned else traits.unaligned, attr)
         prepared = build_transfers(runtime.context, device, transfers)
         event = enqueue_transfers(runtime.queue, prepared, (given.memory, out.memory), None)
         bodies = [launch.pattern.body for transfer in transfers for launch in transfer.launches]

@@ -181,8 +181,7 @@ def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
     loop = nest.loops[0]
     if loop.strides[operand] != (1,):
         return 1
-    if not task.is_aligned:
-        most = min(most, max(BYTE_BITS // task.accesses[operand].bits, 1))
+    most = min(most, max(task.device.alignment * BYTE_BITS // task.accesses[operand].bits, 1))
     return gcd(most, nest.alignment(operand, (loop,)))
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc.tuples import NamedTuple
-from reorder.opencl.kernel.access import PARAMETER, Access, Mode
+from reorder.opencl.kernel.access import PARAMETER, VECTOR, Access, Mode
 from reorder.opencl.kernel.formula import Floats, KernelFormula
 from reorder.plan.nodes import NOWHERE
 
@@ -69,28 +69,33 @@ class DeviceTraits(NamedTuple):
 
     A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
     each layout, others once for all sizes. Sizes of tiles and groups are the best ones of sweeps on
-    an NVIDIA H200, which all devices use (docs/benchmarks.md has the bandwidths).
+    an NVIDIA H200, which all devices use (docs/benchmarks.md has the bandwidths). Buffers start at
+    multiples of `alignment` bytes.
     """
 
     max_work_items: int
     floats: Floats = Floats()
     min_tiled: int = 1 << 16
     max_local: int = MAX_LOCAL
+    alignment: int = VECTOR
+
+    @property
+    def unaligned(self) -> DeviceTraits:
+        """The same for buffers that start at any element: without tiles."""
+        return self._replace(min_tiled=1 << 62, alignment=1)
 
 
 class KernelTask(NamedTuple):
     """A nest that a family of kernels may lower.
 
-    `accesses` say how src and dst are accessed: as `IMAGE` or `ELEMENTS`. `is_aligned` says whether
-    buffers start at multiples of 16 bytes. There is a `conversion` unless elements of whole bytes
-    move between buffers; `numbers` are the parameters for its scalars. Without `converts` it keeps
-    the bits.
+    `accesses` say how src and dst are accessed: as `IMAGE` or `ELEMENTS`. There is a `conversion`
+    unless elements of whole bytes move between buffers; `numbers` are the parameters for its
+    scalars. Without `converts` it keeps the bits.
     """
 
     nest: Nest
     accesses: tuple[Access, Access]
     device: DeviceTraits
-    is_aligned: bool
     conversion: KernelFormula | None = None
     numbers: Mapping[str, int] = {}
     converts: bool = False

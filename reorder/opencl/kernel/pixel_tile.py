@@ -116,8 +116,8 @@ def _choose_tile(
     # the lanes come after the loops
     lanes = Loop(PIXEL_LANES, PIXEL_LANES, ((sides.step,), (sides.step,)))
     every, steps = (*loops, lanes), [*extents, PIXEL_LANES]
-    nest, is_aligned = task.nest._replace(loops=every), task.is_aligned
-    buffer = runs_of(nest, 1 - image, sides.run.run, steps, access.bits, is_aligned=is_aligned)
+    nest = task.nest._replace(loops=every)
+    buffer = runs_of(nest, 1 - image, sides.run.run, steps, access.bits)
     run, rest = (
         tuple(LANES if k == len(loops) else k for k in side) for side in (buffer.run, buffer.rest)
     )

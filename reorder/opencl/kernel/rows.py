@@ -71,7 +71,7 @@ def try_lower_short(task: KernelTask) -> tuple[Launch, ...]:
 
 def _lower(task: KernelTask, least_row: dict[int, int]) -> tuple[Launch, ...]:
     nest, nbytes = task.nest, task.accesses[1].nbytes
-    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes not in least_row:
+    if not task.moves_bytes or not nest.is_plain or nbytes not in least_row:
         return ()
     moving = nest.moving
     if any(loop.valid != loop.extent for loop in moving.loops):

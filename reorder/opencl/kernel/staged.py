@@ -893,14 +893,12 @@ def _store_function(side: Runs) -> Iterator[str]:
     yield "}"
 
 
-def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
+def runs_of(
     nest: Nest,
     operand: int,
     run: tuple[int, ...],
     extents: Sequence[int],
     bits: int,
-    *,
-    is_aligned: bool,
     most: int = VECTOR * BYTE_BITS,
 ) -> Runs:
     """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
@@ -908,13 +906,12 @@ def runs_of(  # noqa: PLR0913 - a side of a tile, and where runs of it start
     If that is less than a word, runs are shifted. A vector has at most `most` bits.
     """
     loops = nest.loops
-    strides, width = [loop.stride(operand) for loop in loops], bits
-    if is_aligned:
-        # a run of the tile starts where a whole run does, or where the last tile ended
-        starts = [nest.alignment(operand, [loops[k] for k in run])]
-        if extents[run[-1]] < loops[run[-1]].extent:
-            starts.append(strides[run[-1]] * extents[run[-1]])
-        width = gcd(VECTOR * BYTE_BITS, *(start * bits for start in starts))
+    strides = [loop.stride(operand) for loop in loops]
+    # a run of the tile starts where a whole run does, or where the last tile ended
+    starts = [nest.alignment(operand, [loops[k] for k in run])]
+    if extents[run[-1]] < loops[run[-1]].extent:
+        starts.append(strides[run[-1]] * extents[run[-1]])
+    width = gcd(VECTOR * BYTE_BITS, *(start * bits for start in starts))
     is_shifted = width < WORD * BYTE_BITS
     width = VECTOR * BYTE_BITS if is_shifted else min(width, max(most, WORD * BYTE_BITS))
     order = sorted((abs(stride), k) for k, stride in enumerate(strides))

@@ -91,7 +91,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """
     nest, access = task.nest, task.accesses[1]
     nbytes = access.nbytes
-    if nbytes not in _SKEWED or not task.moves_bytes or not nest.is_plain or not task.is_aligned:
+    if nbytes not in _SKEWED or not task.moves_bytes or not nest.is_plain:
         return ()
     moving = nest.moving
     along_src, along_dst = moving.along_src, moving.along_dst
@@ -102,10 +102,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     loops = (along_dst, along_src, *moving.outer)
     extents = [*_SKEWED[nbytes], *(1 for _ in moving.outer)]
     nest = nest._replace(loops=loops)
-    sides = [
-        runs_of(nest, operand, (1 - operand,), extents, access.bits, is_aligned=True)
-        for operand in (0, 1)
-    ]
+    sides = [runs_of(nest, operand, (1 - operand,), extents, access.bits) for operand in (0, 1)]
     src, dst = (side._replace(rest=(k,)) for k, side in enumerate(sides))
     starts = [nest.alignment(k, (loops[1 - k],)) * nbytes % VECTOR for k in (0, 1)]
     if not any(starts):
@@ -145,7 +142,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     limits = shape.src_run * BYTE_BITS // bits[0], shape.dst_run // nbytes
     most, least = shape.nbytes // nbytes, -(-_MIN_RUN // nbytes)
     chosen = None
-    if not is_paired and task.is_aligned:
+    if not is_paired:
         longer = _aligned_run(nest.loops, limits[0], most, bits[0])
         chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
@@ -153,10 +150,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return ()
     chains, extents = chosen
-    src, dst = (
-        runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned)
-        for k, chain in enumerate(chains)
-    )
+    src, dst = (runs_of(nest, k, chain.run, extents, bits[k]) for k, chain in enumerate(chains))
     first = dst.run[0]
     if first == src.run[0] and dst.is_shifted:
         return ()
@@ -268,8 +262,7 @@ def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
     chains = along_src, along_dst
     widest = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
     sides = [
-        runs_of(nest, k, chain.run, extents, bits[k], is_aligned=task.is_aligned, most=widest[k])
-        for k, chain in enumerate(chains)
+        runs_of(nest, k, chain.run, extents, bits[k], widest[k]) for k, chain in enumerate(chains)
     ]
     src, dst = sides
     # vectors start at whole bytes, and no byte of dst is shared

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-# bits of the widest element that a work item moves
-_MAX_BITS = 128
 # lanes of pixels that only the runtime copies
 _RG = 2
 # The first family that makes launches lowers a nest; the last one lowers every nest.
@@ -110,13 +108,10 @@ def plan_transfers(
     dst: OperandSpec,
     device: DeviceTraits,
     attr: Attr | None = None,
-    *,
-    is_aligned: bool,
 ) -> tuple[Transfer, ...]:
     """Plan the transfers of a reorder between operands of the same dims.
 
-    `is_aligned` says whether buffers start at multiples of 16 bytes. A conversion that the device
-    cannot compute to the bit is refused.
+    A conversion that the device cannot compute to the bit is refused.
     """
     if dst.image is not None and attr is not None and attr.beta:
         raise MemdescError(
@@ -127,7 +122,7 @@ def plan_transfers(
     last = [_copied_pixels(dst, dst)] if dst.is_linear else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
-    direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
+    direct = _transfer(source, target, device, attr)
     if direct is not None:
         return (*first, direct, *last)
     # through linear buffers of the pixels; elements are computed between two buffers
@@ -141,7 +136,7 @@ def plan_transfers(
     transfers = []
     for one, other in pairwise([*operands, target]):
         computed = attr if one.image is None and other.image is None else None
-        transfer = _transfer(one, other, device, computed, is_aligned=is_aligned)
+        transfer = _transfer(one, other, device, computed)
         if transfer is None:
             raise AssertionError(f"no loops over pixels lead from {one} to {other}")
         transfers.append(transfer)
@@ -149,7 +144,7 @@ def plan_transfers(
 
 
 def _transfer(
-    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None, *, is_aligned: bool
+    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None
 ) -> Transfer | None:
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
     plan = plan_reorder(src.desc, dst.desc, attr)
@@ -159,18 +154,18 @@ def _transfer(
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
     moves = conversion.is_move and not has_image
-    whole = () if has_image else _whole(plan, (src, dst), device, conversion, is_aligned=is_aligned)
+    whole = () if has_image else _whole(plan, (src, dst), device, conversion)
     launches = [*whole]
     for box in () if whole else plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
         if dst.image is None and (moves or box.is_zero):
-            launches += _moved(box, dst, device, is_aligned=is_aligned)
+            launches += _moved(box, dst, device)
             continue
         placed = place_box(box, (src.image, dst.image))
         if placed is None:
             return None
         for nest in placed:
-            task = KernelTask(nest, (src.access, dst.access), device, is_aligned)
+            task = KernelTask(nest, (src.access, dst.access), device)
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
             launches += _lowered(task)
     launches += lower_sums(dst.desc, device.max_work_items)
@@ -187,8 +182,6 @@ def _whole(
     operands: tuple[OperandSpec, OperandSpec],
     device: DeviceTraits,
     conversion: KernelFormula,
-    *,
-    is_aligned: bool,
 ) -> tuple[Launch, ...]:
     """Return the launch of tiles that are partly padding, instead of one for each box.
 
@@ -197,7 +190,7 @@ def _whole(
     src, dst = operands
     bits = dst.desc.dtype.bits
     found = None
-    if len(plan.boxes) > 1 and _packed(plan.boxes[0], dst, is_aligned=is_aligned)[1] == bits:
+    if len(plan.boxes) > 1 and _packed(plan.boxes[0], dst, device)[1] == bits:
         found = whole_box(src.desc.layout, dst.desc.layout, *plan.bound_attr.varying)
     if found is None:
         return ()
@@ -206,20 +199,18 @@ def _whole(
     formula = None if conversion.is_move and bits >= BYTE_BITS else conversion
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
-    task = KernelTask(nest, (src.access, dst.access), device, is_aligned, formula, numbers)
+    task = KernelTask(nest, (src.access, dst.access), device, formula, numbers)
     return tile.try_lower(task) or tile.try_lower_conversion(task)
 
 
-def _moved(
-    box: Box, dst: OperandSpec, device: DeviceTraits, *, is_aligned: bool
-) -> Iterator[Launch]:
+def _moved(box: Box, dst: OperandSpec, device: DeviceTraits) -> Iterator[Launch]:
     """Return the launches of a box that moves bits between two buffers, as wide elements."""
-    moved, bits = _packed(box, dst, is_aligned=is_aligned)
+    moved, bits = _packed(box, dst, device)
     name = dst.desc.dtype.name
     conversion = KernelFormula(name, name) if bits < BYTE_BITS else None
     access = Access(Mode.ELEMENTS, bits)
     for nest in place_box(moved, (None, None)) or ():
-        yield from _lowered(KernelTask(nest, (access, access), device, is_aligned, conversion))
+        yield from _lowered(KernelTask(nest, (access, access), device, conversion))
 
 
 def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
@@ -250,7 +241,7 @@ def _conversion(
     )
 
 
-def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
+def _packed(box: Box, dst: OperandSpec, device: DeviceTraits) -> tuple[Box, int]:
     """Return a box packed into wider elements, and the bits of one.
 
     It has src and dst alone: scales and zero points do not matter to zeros.
@@ -258,6 +249,6 @@ def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     box = src_and_dst(box)._replace(indirect=indirect)
     bits = dst.desc.dtype.bits
-    # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
-    widest = _MAX_BITS if is_aligned else max(bits, BYTE_BITS)
+    # two 4-bit elements always make a byte
+    widest = max(bits, device.alignment * BYTE_BITS)
     return pack_elements(box, bits, widest=widest, packs_long_runs=True)

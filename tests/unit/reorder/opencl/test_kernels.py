@@ -37,7 +37,7 @@ def planned(
     attr: Attr | None = None,
 ) -> tuple[Transfer, ...]:
     one, other = map(OperandSpec.of, (src, dst))
-    return plan_transfers(one, other, device, attr, is_aligned=True)
+    return plan_transfers(one, other, device, attr)
 
 
 def check(transfers: tuple[Transfer, ...], device: DeviceTraits = GPU_LIKE) -> list[Launch]:
