@@ -21,7 +21,6 @@ from reorder.checkpoints.config import (
     Said,
     declare,
     declared_by,
-    is_set,
     method_in,
     method_of,
     read_config,
@@ -31,8 +30,6 @@ from reorder.checkpoints.config import (
 )
 from reorder.checkpoints.experts import block_of, holds_experts
 from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
-from reorder.messages import first_of
-from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,20 +49,6 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 _EXPERT_DTYPE = "expert_dtype"
 # the part of a model whose type is that of the model, if the model says none
 _TEXT = "text_config"
-# keys of compressed-tensors that say nothing about weights
-_KEPT = ("kv_cache_scheme", "input_activations", "output_activations")
-# Keys of sections of GPTQ and AWQ, and what transformers 5.24 makes of them; GPTQModel reads both
-# (7.7, `models/loader.py`).
-_UNREAD = {
-    "lm_head": (
-        "GPTQModel loads it quantised, and transformers 5.24 gives it random weights instead; "
-        "--map decodes it to a float type"
-    ),
-    "dynamic": (
-        "which layers have other bits or groups there: GPTQModel reads that, and transformers 5.24 "
-        "refuses to load them"
-    ),
-}
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
@@ -77,7 +60,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         return text, []
     with about(CONFIG):
         config, holders = read_config(text)
-    warnings = _set_dtype(config, plan)
+    if plan.target.dtype is not None:
+        _set_dtype(config, _DTYPES[plan.target.dtype])
     for holder in holders if plan.moved else ():
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
@@ -90,12 +74,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)
         holder.update(sections)
-        if lost := [key for key in _KEPT if _has(before, key) and not _has(sections, key)]:
-            warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
-        told = [key for key in _UNREAD if any(is_set(x.get(key)) for x in sections.values())]
-        warnings += [f"{CONFIG} says {key}: {_UNREAD[key]}" for key in told]
     is_same = config == json.loads(text)
-    return text if is_same else json.dumps(config, indent=2).encode() + b"\n", warnings
+    return text if is_same else json.dumps(config, indent=2).encode() + b"\n", []
 
 
 def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
@@ -179,13 +159,6 @@ def _layer_name(step: Step) -> str:
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _has(value: Any, key: str) -> bool:
-    """Whether a key has a value in an object, or in one within it."""
-    if not isinstance(value, dict):
-        return False
-    return value.get(key) is not None or any(_has(each, key) for each in value.values())
-
-
 def undeclared(plan: Plan) -> list[str]:
     """Return a warning if the output has records that no config.json declares."""
     names = sorted({desc.name for step, desc in plan.made if len(step.targets) > 1})
@@ -196,15 +169,8 @@ def undeclared(plan: Plan) -> list[str]:
     return [told] if names else []
 
 
-def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
-    """Declare the type of a model, and of its parts that had the same type.
-
-    Returns a warning if loaders round the weights that had this type, and are copied.
-    """
-    dtype = plan.target.dtype
-    if dtype is None:
-        return []
-    name = _DTYPES[dtype]
+def _set_dtype(config: dict[str, Any], name: str) -> None:
+    """Declare the type of a model, and of its parts that had the same type."""
     # compared as a list, because a part may hold an object here, which no set takes
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
@@ -217,15 +183,6 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
-    wide = {
-        kind
-        for kind, said in _DTYPES.items()
-        if said in old and not FLOATS[dtype].holds(FLOATS[kind])
-    }
-    copied = [tensor for step in plan.steps if step.is_copy for tensor in step.tensors]
-    names = [each.name for each in copied if each.dtype in wide]
-    why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
-    return [f"loaders will round {first_of(names, 3)} too: {why}"] if names else []
 
 
 def _check_experts(plan: Plan, layers: Layers) -> None:

@@ -28,8 +28,7 @@ from reorder.checkpoints.convert.outputs import (
 )
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
-from reorder.checkpoints.convert.steps import check_numbers
-from reorder.checkpoints.convert.targets import TargetRules, target_rules
+from reorder.checkpoints.convert.targets import Decided, decide_target
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
@@ -281,9 +280,8 @@ def plan_conversion(
         is_named_folder = str(target).endswith("/")
         name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         model = Model(given, container)
-        whole = TargetRules(model) if to is None else target_rules(to, model)
-        container, every = whole.model.container, [*whole.rules, *found]
-        plan = plan_steps(whole.model, every, name)._replace(target=whole.target)
+        whole = Decided(model) if to is None else decide_target(to, model)
+        container, plan = whole.model.container, plan_steps(whole, found, name)
         if plan.moved:
             model.configs.refuse_changed()
         output = plan_output(given, container, wanted, plan, options.shard_bytes)
@@ -298,13 +296,12 @@ def plan_conversion(
             resume=options.resume,
             facts=_facts(given, (*steps, *copied), output.files),
         )
-        warnings = [*whole.warnings, *plan.warnings, *output.warnings]
+        warnings = [*plan.warnings, *output.warnings]
         if not options.resume and has_finished(wanted):
             warnings.append(
                 f"what an interrupted conversion left in {str(partial_folder(wanted))!r} is "
                 "discarded; --resume keeps its finished files"
             )
-        warnings += check_numbers(plan.steps, options)
         return Conversion(steps, copied, writer, options, tuple(warnings))
 
 

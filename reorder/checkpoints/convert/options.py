@@ -37,7 +37,7 @@ class ConvertOptions(NamedTuple):
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
     dry_run : bool
-        Whether to check everything and write nothing.
+        Whether to write nothing, and check everything but the numbers in tensors.
 
     Examples
     --------

@@ -7,6 +7,7 @@ together with their scales, or not at all.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,14 +18,14 @@ from memdesc.record.names import read_name, scheme_of
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
-from reorder.checkpoints.convert.targets import Target, beside, left_out_warnings
+from reorder.checkpoints.convert.targets import Decided, Target, left_out_warnings, served_by
 from reorder.checkpoints.formats.entry import (
     ONE,
     Entry,
     stem_of,
     stored_desc,
 )
-from reorder.checkpoints.moves.changes import ONLY, Reorder
+from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.weights import (
     Claims,
     Model,
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     # the name of a tensor of codes that is copied; empty if there is none
     left: str
     # what config.json should declare
-    target: Target = Target()
+    target: Target
 
     @property
     def moved(self) -> tuple[Step, ...]:
@@ -66,33 +67,36 @@ class Plan(NamedTuple):
         return [(step, step.dst) for step in self.steps if isinstance(step.dst, RecordDesc)]
 
 
-def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
+def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
     """Decide what each tensor becomes, written in a container by its key in the table of formats.
 
     The last rule that matches a tensor applies; tensors without one are copied. Fails if a rule
     matches nothing, would change codes without the scales that turn them into numbers, or names
     what a tensor cannot become; the message has the rule, the tensor and the way out.
     """
-    entries = model.container.entries
-    weights = model.found if rules else []
-    has_config = weights or (rules and any(map(_is_narrow, entries.values())))
+    model = whole.model
+    entries, is_asked = model.entries, bool(rules or whole.chosen)
+    weights = model.found if is_asked else []
+    has_config = weights or (is_asked and any(map(_is_narrow, entries.values())))
     claims = (model.claims if has_config else Claims())._replace(
         has_nodes=model.container.has_nodes
     )
-    whole = [each for each in weights if entries.keys() >= {*each.names}]
-    chosen = _assign(entries, whole, rules)
-    free = entries.keys() - chosen.keys()
+    known = [each for each in weights if entries.keys() >= {*each.names}]
+    chosen = _assign(entries, known, rules, whole.chosen)
+    free = [name for name in entries if name not in chosen]
+    serving: dict[str, list[str]] = defaultdict(list)
+    for name in free:
+        serving[served_by(name)].append(name)
     records: dict[str, Step] = {}
     for rule, weight in chosen.values():
         if weight is not None and weight.codes.name not in records:
             # a target has decided what it moves
-            is_known = rule.prefixes is not None
-            known = model.decided(weight) if is_known else _decided(weight, rule, claims)
-            step = record_step(known, rule, format_name)
+            moved = weight if weight.is_known else _decided(weight, rule, claims)
+            step = record_step(moved, rule, format_name)
             kept = step.dst.name if isinstance(step.dst, RecordDesc) else None
-            if known.desc is None or known.desc.name != kept:
-                # what is beside codes goes with their format, unless a rule names it
-                lost = [entries[name] for name in beside(step.name, free)]
+            if weight.is_known or moved.desc is None or moved.desc.name != kept:
+                # what serves codes goes with their format, unless a rule names it
+                lost = [entries[name] for name in serving[step.name]]
                 step = replace(step, dropped=(*step.dropped, *lost))
             records[weight.codes.name] = step
     taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
@@ -102,16 +106,18 @@ def plan_steps(model: Model, rules: Sequence[Rule], format_name: str) -> Plan:
             steps.append(records[name])
         elif name not in taken:
             # a record may leave out some tensors of its weight, which are copied
-            own, moved = chosen.get(name, (None, None))
-            steps.append(_tensor_step(entry, None if moved else own, model, claims, format_name))
+            own, part = chosen.get(name, (None, None))
+            steps.append(_tensor_step(entry, None if part else own, model, claims, format_name))
     steps = _with_notes(steps, weights)
     _check_names(steps)
     _check_whole(weights, steps, claims)
-    dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
-    codes = {each.codes.name for each in whole}
+    dropped = [entry.name for step in steps for entry in step.dropped if served_by(entry.name)]
+    roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
+    warnings = (*whole.warnings, *left_out_warnings(dropped), *roundings)
+    codes = {each.codes.name for each in known}
     copied = (entry for step in steps if step.is_copy for entry in step.sources.values())
     left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
-    return Plan(tuple(steps), tuple(left_out_warnings(dropped)), next(left, ""))
+    return Plan(tuple(steps), warnings, next(left, ""), whole.target)
 
 
 def _tensor_step(
@@ -142,10 +148,13 @@ def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
 
 
 def _assign(
-    entries: Mapping[str, Entry], weights: Sequence[Weight], rules: Sequence[Rule]
+    entries: Mapping[str, Entry],
+    weights: Sequence[Weight],
+    rules: Sequence[Rule],
+    before: Mapping[str, tuple[Rule, Weight | None]],
 ) -> _Chosen:
     """Return the rule of each tensor. Fails if one moves a part of what another moves whole."""
-    chosen: _Chosen = {}
+    chosen: _Chosen = {**before}
     layers: dict[str, dict[str, Weight]] = {name.rpartition(".")[0]: {} for name in entries}
     for weight in weights:
         layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
@@ -267,7 +276,7 @@ def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims)
         if codes is not None and isinstance(codes.src, RecordDesc):
             wrong = [codes] if any(homes.get(name) is not codes for name in weight.names) else []
         else:
-            wrong = [x for x in held.values() if not _keeps(x, or_widens=x is not codes)]
+            wrong = [x for x in held.values() if not _keeps(x)]
             if not wrong and not _keeps_names(weight, renamed, names):
                 wrong = [step for name, step in held.items() if names.get(name) != name]
         for step in wrong:
@@ -318,18 +327,13 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
     return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _keeps(step: Step, *, or_widens: bool) -> bool:
-    """Whether a step keeps a tensor as it is; or else only gives its floats a wider type."""
-    if step.is_copy:
-        (entry,), (tensor,) = step.sources.values(), step.tensors
-        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-        return step.rule is None or (tensor.shape, desc) == (entry.shape, entry.desc)
-    src, dst = step.src, step.dst
-    if not (or_widens and isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
-        return False
-    old, new = FLOATS.get(src.dtype.name), FLOATS.get(dst.dtype.name)
-    is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
-    return old is not None and new is not None and is_kept and new.holds(old)
+def _keeps(step: Step) -> bool:
+    """Whether a step keeps a tensor as it is."""
+    if not step.is_copy or step.rule is None:
+        return step.is_copy
+    (entry,), (tensor,) = step.sources.values(), step.tensors
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    return (tensor.shape, desc) == (entry.shape, entry.desc)
 
 
 def _problem(weight: Weight, step: Step, claims: Claims) -> str:

@@ -78,8 +78,6 @@ class Rule:
     scales: str | None = None
     # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
-    # what it moves, tensors by name or records by prefix, instead of what the pattern matches
-    prefixes: frozenset[str] | None = None
 
     @property
     def is_renaming(self) -> bool:
@@ -88,8 +86,6 @@ class Rule:
 
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
-        if self.prefixes is not None:
-            return [name for name in names if name in self.prefixes]
         only = re.sub(r"\[([\[*?])\]", r"\1", self.pattern)
         if glob.escape(only) == self.pattern:
             # the pattern is a name, as where each of thousands of layers has a rule

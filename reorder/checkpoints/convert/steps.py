@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -34,24 +32,18 @@ from reorder.checkpoints.moves.changes import (
     Quantize,
     Reorder,
     Repack,
-    code_tensors,
     copied,
-    permutation,
 )
-from reorder.checkpoints.moves.losses import check_scales, check_zero_points
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.weights import tensors_of
-from reorder.records.convert_numbers import is_rounded, write_numbers
-from reorder.records.record import Record
+from reorder.records.convert_numbers import is_rounded
 from reorder.records.repacking import target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Mapping
 
     from memdesc.tags import FormatTag
     from reorder.checkpoints.convert.options import ConvertOptions
@@ -59,8 +51,6 @@ if TYPE_CHECKING:
     from reorder.checkpoints.weights import Weight
 
 _SCALES = "f32"
-# bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
-_WORKING = 32
 
 
 @dataclass(frozen=True)
@@ -107,6 +97,20 @@ class Step:
     def is_copy(self) -> bool:
         """Whether the bytes are copied."""
         return self.change.is_copy
+
+    @property
+    def rounding(self) -> str:
+        """What is rounded: a factor of scales that becomes its reciprocal."""
+        src, dst = self.src, self.dst
+        if not (
+            isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and is_rounded(src, dst)
+        ):
+            return ""
+        old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
+        return (
+            f"{old} becomes {new}, with the reciprocal rounded to f32: scales change by at most "
+            "1.2e-07 of their value; codes do not change"
+        )
 
     @property
     def pieces(self) -> Cut:
@@ -314,70 +318,6 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
     order = [src.letters.index(letter) for letter in axes]
     stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
     return memory_desc(src.dims, dtype, "".join(LETTERS[dim] for dim in order)), stored
-
-
-# --- scales and zero points of records, before anything is written ---
-
-
-def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[str]:
-    """Check the numbers of all steps, on as many threads as memory allows.
-
-    Returns a warning for each kind of record in which a factor becomes its reciprocal. Fails if the
-    new format of a step cannot hold its numbers; the first such step is reported.
-    """
-    moved = [(step, src) for step in steps if isinstance(src := step.src, RecordDesc)]
-    moved = [each for each in moved if 0 not in each[1].dims]
-    most = _WORKING * max((sum(_beside_codes(src).values()) for _, src in moved), default=0)
-    threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
-    with ThreadPoolExecutor(threads, "memdesc-check") as pool:
-        found = [*pool.map(lambda each: _check_numbers(*each), moved)]
-    how = "scales change by at most 1.2e-07 of their value; codes do not change"
-    return [
-        f"{old} becomes {new}, with the reciprocal rounded to f32: {how}"
-        for old, new in dict.fromkeys(filter(None, found))
-    ]
-
-
-def _beside_codes(desc: RecordDesc) -> dict[str, int]:
-    """Return the bytes of the tensors without codes."""
-    codes = code_tensors(desc)
-    return {name: nbytes for name, nbytes in desc.tensors.items() if name not in codes}
-
-
-def _check_numbers(step: Step, src: RecordDesc) -> tuple[str, str] | None:
-    """Refuse scales that are not finite, and numbers that are ambiguous or that do not fit.
-
-    Returns the factors of codes, before and after, if one becomes its reciprocal. Tensors with
-    codes, which are most of the bytes, are not read: their pieces find out what does not fit.
-    """
-    rest, dst = _beside_codes(src), step.dst.bare if isinstance(step.dst, RecordDesc) else None
-    with about(step.name):
-        check_scales(src, rest, lambda role: step.sources[role].read())
-        if dst is None or dst.rule.zero != src.rule.zero:
-            check_zero_points(src, lambda role: step.sources[role].read())
-    written = _beside_codes(dst) if dst is not None else {}
-    if dst is None or not rest or not written:
-        return None
-    tensors = {
-        name: step.sources[name].read() if name in rest else _blank(nbytes)
-        for name, nbytes in src.tensors.items()
-    }
-    made = {
-        name: np.zeros(nbytes, np.uint8) if name in written else _blank(nbytes)
-        for name, nbytes in dst.tensors.items()
-    }
-    try:
-        write_numbers(Record(src, tensors), Record(dst, made), permutation(src, dst), [])
-    except MemdescError as error:
-        step.fail(f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}")
-    old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
-    return (old, new) if is_rounded(src, dst) else None
-
-
-@lru_cache(maxsize=2)  # memory that is freed would be cleared when it is used again
-def _blank(nbytes: int) -> NDArray[np.uint8]:
-    """Return bytes that are never touched, so the system gives them no memory."""
-    return np.zeros(nbytes, np.uint8)
 
 
 # --- what a tensor holds, by a rule ---

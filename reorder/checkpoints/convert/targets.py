@@ -1,4 +1,4 @@
-"""Targets of whole models: what each quantised weight becomes, decided once, as rules.
+"""Targets of whole models: what each quantised weight becomes, decided once.
 
 A target, such as `awq`, has ways from records to the one that its loader reads, which holds their
 numbers exactly; or it is a type of floats, to which all are decoded.
@@ -10,7 +10,7 @@ AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -23,17 +23,11 @@ from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import is_inner, says_symmetric
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
-from reorder.checkpoints.experts import (
-    block_of,
-    check_experts,
-    holds_experts,
-    split_stacks,
-)
+from reorder.checkpoints.experts import block_of, check_experts, holds_experts, split_stacks
 from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
-from reorder.checkpoints.weights import Model, beside_floats, find_orphans, holds_codes
+from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
 from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
-from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -125,59 +119,18 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
     }
 )
-# what loaders misread of records with an option
-_MISREAD = {
-    ("gptq", "zeros", "v2"): (
-        "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of "
-        "vLLM read; vLLM 0.10 takes them for version 1"
-    ),
-    ("pack_quantized", "zeros", True): (
-        "transformers 5.24 with compressed-tensors 0.20 does not load zero points of "
-        "pack-quantized, not even those that it wrote; vLLM does"
-    ),
-}
-# Records whose experts transformers does not load: it gives those of GPTQ and AWQ random weights,
-# and merges others before it decodes them (`integrations/compressed_tensors.py`). The program that
-# decodes them.
-_DECODERS = {
-    **dict.fromkeys(("gptq", "awq"), "GPTQModel"),
-    **dict.fromkeys(
-        ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block"), "compressed-tensors"
-    ),
-}
-# `Fp8Dequantize` divides the rows of a matrix by those of its scales
-_PARTIAL = (
-    "transformers 5.24 without a GPU expects that blocks divide a matrix evenly; otherwise it does "
-    "not load the matrix, or decodes it to wrong numbers"
-)
-# tensors that only serve the old format of a weight, by the last parts of their names, and why an
-# output does not have them; those of the KV cache are beside an attention layer
-_IN_ADVANCE = "which the config.json of the output does not quantise in advance"
-_BESIDE_CODES = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
-                *("activation_scale", "output_scale"),
-            ),
-            f"they scale activations, {_IN_ADVANCE}",
-        ),
-        "workspace": "they are memory for the kernels of Marlin",
-    }
-)
-_CACHE = MappingProxyType(
-    dict.fromkeys(
-        ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point"),
-        f"they scale the KV cache, {_IN_ADVANCE}",
+# The last parts of names of tensors that serve activations, kernels, or the KV cache, of which the
+# config.json of an output says nothing; those of the cache are beside attention layers.
+_SERVING = frozenset(
+    (
+        *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
+        *("activation_scale", "output_scale", "workspace"),
     )
 )
-_MLX = "mlx"
-# the last parts of names of tensors that may be beside codes without changing what they mean
-_BESIDE = ("bias", *_BESIDE_CODES, *_CACHE)
+_CACHE = frozenset(("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point"))
 # how many tensors a message names
 _SHOWN = 3
-# the container of llama.cpp
-_GGUF = "gguf"
+_MLX, _GGUF = "mlx", "gguf"
 # types of matrices that are no codes
 _FLOATS = (*UNQUANTISED, "f64")
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
@@ -192,31 +145,31 @@ _BY_RULE = "--map converts the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
 
-def beside(prefix: str, names: Container[str]) -> list[str]:
-    """Return the names of the tensors to leave out that share the prefix of a weight."""
-    return [name for role in _BESIDE_CODES if (name := f"{prefix}.{role}") in names]
+def served_by(name: str) -> str:
+    """Return the prefix of the codes that a tensor serves, such as a scale of inputs; or none."""
+    prefix, _, role = name.rpartition(".")
+    return prefix if role in _SERVING else ""
 
 
-def left_out_warnings(names: Iterable[str]) -> Iterator[str]:
-    """Return a warning for each reason why tensors are left out, with their names."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        role = name.rpartition(".")[2]
-        found.setdefault((_BESIDE_CODES | _CACHE)[role], []).append(name)
-    for reason, each in found.items():
-        yield f"{first_of(each, _SHOWN)} are left out: {reason}"
+def left_out_warnings(names: Collection[str]) -> Iterator[str]:
+    """Return a warning if tensors are left out."""
+    if names:
+        yield (
+            f"{first_of(names, _SHOWN)} are left out: they serve activations, kernels or the KV "
+            "cache, which the config.json of the output does not quantise in advance"
+        )
 
 
-class TargetRules(NamedTuple):
-    """How a checkpoint becomes a target."""
+class Decided(NamedTuple):
+    """What a target makes of a checkpoint."""
 
     # with the tensors that the output keeps: experts in tensors of their own, and no scales of
-    # activations or of the KV cache
+    # the KV cache
     model: Model
     # what config.json declares
     target: Target = Target()
-    # one for each kind of record that changes
-    rules: tuple[Rule, ...] = ()
+    # the rules of what changes, by the names of tensors, and the weights that these belong to
+    chosen: Mapping[str, tuple[Rule, Weight | None]] = MappingProxyType({})
     # what is rounded, and what is left out
     warnings: tuple[str, ...] = ()
 
@@ -237,11 +190,11 @@ def checked_target(name: object) -> str:
     return name
 
 
-def target_rules(name: str, model: Model) -> TargetRules:
-    """Return the rules that turn the quantised weights of a model into a target.
+def decide_target(name: str, model: Model) -> Decided:
+    """Return what a target makes of the quantised weights of a model, or of its floats.
 
-    Everything else, such as norms and embeddings, has no rule, so it is copied. Fails if a weight
-    is not known, or the target cannot hold its numbers; the message has the weight and the way out.
+    Everything else, such as norms and embeddings, is copied. Fails if a weight is not known, or the
+    target cannot hold its numbers; the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     with about(f"--to {name}"):
@@ -252,16 +205,15 @@ def target_rules(name: str, model: Model) -> TargetRules:
                 f"{target.dtype or 'bf16'}' decodes them"
             )
         model = model.keeping(split_stacks(model.entries))
-        for problem in _problems(model):
-            raise MemdescError(problem)
+        _check_known(model)
         check_experts(model.entries)
         if model.weights or any(isinstance(e.desc, RecordDesc) for e in model.entries.values()):
-            return _rules_of_weights(name, target, model)
+            return _decide_weights(name, target, model)
         model.configs.refuse_unknown()
         if target.floats is not None:
-            return _quantising_rules(name, target, target.floats, model)
+            return _quantise_floats(name, target, target.floats, model)
         if target.dtype is not None and not model.container.has_nodes:
-            return _float_rules(name, target, target.dtype, model)
+            return _retype_floats(name, target, target.dtype, model)
         way = f"{target.producer} quantises floats"
         if not target.producer:
             way = "--map 'PATTERN: TYPE' changes the type of floats"
@@ -272,15 +224,19 @@ def _nothing(model: Model, why: str) -> MemdescError:
     return MemdescError(f"{short_repr(str(model.path))} has no weights to convert: {why}")
 
 
-def _problems(model: Model) -> Iterator[str]:
-    """Yield which weights are not known, and which tensors may change what known ones mean."""
+def _check_known(model: Model) -> None:
+    """Refuse weights that are not known, and tensors that may change what known ones mean."""
     unknown = [weight for weight in model.weights if weight.desc is None]
     if unknown:
         more = f"; {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
-        yield f"{unknown[0].prefix} is not known: {unknown[0].reason}{more}; {_BY_RULE}"
-    for name, weight in find_orphans(model).items():
-        what = "scales a weight, as other tensors of that name do"
-        yield f"{name} {what}, but there is no {weight}; {_AGAIN}"
+        raise MemdescError(
+            f"{unknown[0].prefix} is not known: {unknown[0].reason}{more}; {_BY_RULE}"
+        )
+    for name, missing in find_orphans(model).items():
+        raise MemdescError(
+            f"{name} scales a weight, as other tensors of that name do, but there is no {missing}; "
+            f"{_AGAIN}"
+        )
     known = {name for weight in model.weights for name in weight.names}
     prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
     codes = {next(iter(weight.tensors)) for weight in model.weights}
@@ -289,75 +245,64 @@ def _problems(model: Model) -> Iterator[str]:
         prefix, _, role = name.rpartition(".")
         if is_mlx and len(entry.shape) > len("oi"):
             # mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`)
-            yield (
+            raise MemdescError(
                 f"{name} of shape {entry.shape} has other axes in MLX than in transformers, and "
                 f"such models may have other names and values there too; {_BY_RULE}"
             )
         if name in known:
             continue
         for each in beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else ():
-            yield (
+            raise MemdescError(
                 f"{name} holds plain {entry.dtype}, but {each} is beside it, as beside codes, or "
                 "as in models that are calibrated and not yet compressed; compress the model with "
                 f"the program that made it, or remove {each} if it is left over"
             )
-        if prefix in prefixes and role not in _BESIDE:
+        if prefix in prefixes and role not in {"bias", *_SERVING, *_CACHE}:
             what = f"is beside the codes of {prefix}, and may change what they mean"
-            yield f"{name} {what}; {_BY_RULE}"
-        is_weight = role in codes or (not known and _is_weight(entry))
+            raise MemdescError(f"{name} {what}; {_BY_RULE}")
+        # called like codes, like a weight, or like all experts of a layer
+        is_called = name.endswith(WEIGHT) or holds_experts(entry)
+        is_weight = role in codes or (is_called and not known)
         if holds_codes(entry) and is_weight and not isinstance(entry.desc, RecordDesc):
             what = f"of {entry.dtype} holds codes, but nothing beside it scales them"
-            yield f"{name} {what}; {_AGAIN}, or let --map quantise the weights that its rules name"
+            way = "let --map quantise the weights that its rules name"
+            raise MemdescError(f"{name} {what}; {_AGAIN}, or {way}")
 
 
-def _rules_of_weights(name: str, target: Target, model: Model) -> TargetRules:
-    """Return the rules for the quantised weights of a model."""
+def _rule(to: str, what: str, dst: FormatName | None = None, dtype: str | None = None) -> Rule:
+    return Rule(f"--to {to}: {what}", "*", None, dst, dtype)
+
+
+def _decide_weights(name: str, target: Target, model: Model) -> Decided:
+    """Return what a target makes of the quantised weights of a model."""
     sections = [section for _, section in model.configs.sections] if model.weights else []
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
-    moves: dict[tuple[FormatName, FormatName], list[str]] = {}
-    lost = [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
-    warnings, rounded = dict[str, None](), dict[str, None]()
+    how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
+    rules: dict[tuple[str, FormatName], Rule] = {}
+    chosen: dict[str, tuple[Rule, Weight | None]] = {}
+    rounded: list[str] = []
     for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
-        src = FormatName(desc.name, desc.options)
         if dtype is not None:
             axes = model_axes(desc)
             dst = FormatName("plain", () if axes == desc.letters else (("axes", axes),))
-            rounded |= dict.fromkeys([desc.name] if _may_round(desc, dtype) else [])
+            rounded += [desc.name] if _may_round(desc, dtype) else []
         else:
             dst = _target_record(name, weight.prefix, desc, said_symmetric=said_symmetric)
-        if is_declared and src.name == dst.name and {*dst.options} <= {*src.options}:
-            continue
-        moves.setdefault((src, dst), []).append(weight.prefix)
-        lost += beside(weight.prefix, model.entries)
-        warnings |= dict.fromkeys(_misread(weight.prefix, desc, dst))
-    if not moves:
+        if not (is_declared and desc.name == dst.name and {*dst.options} <= {*desc.options}):
+            made = _rule(name, f"{desc.name} -> {dst}{how}", dst, dtype)
+            rule = rules.setdefault((desc.name, dst), made)
+            chosen |= dict.fromkeys(weight.names, (rule, weight))
+    if not chosen:
         blocks = [e.desc.name for e in model.entries.values() if isinstance(e.desc, RecordDesc)]
         why = f"they are {name} already; copy it"
         way = f"--map '*: {dtype or 'bf16'}' decodes them"
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
-    how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
-    rules = tuple(
-        _rule(name, f"{src.name} -> {dst}{how}", found, src, dst, dtype)
-        for (src, dst), found in moves.items()
-    )
-    left_out = {*lost}
-    kept = {each: entry for each, entry in model.entries.items() if each not in left_out}
-    told = (*warnings, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
-    return TargetRules(model.keeping(kept), target, rules, told)
-
-
-def _rule(
-    name: str,
-    what: str,
-    moved: Collection[str],
-    src: FormatName | None = None,
-    dst: FormatName | None = None,
-    dtype: str | None = None,
-) -> Rule:
-    """Return the rule of a target for weights by prefix, or for tensors by name."""
-    return Rule(f"--to {name}: {what}", "*", src, dst, dtype, prefixes=frozenset(moved))
+    lost = [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
+    kept = {each: entry for each, entry in model.entries.items() if each not in {*lost}}
+    warnings = (*_rounded(rounded, dtype or ""), *left_out_warnings(lost))
+    return Decided(model.keeping(kept), target, chosen, warnings)
 
 
 def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool) -> FormatName:
@@ -390,23 +335,8 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
     )
 
 
-def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
-    """Yield warnings about loaders that do not read what a record becomes."""
-    held = [(dst.name, *option) for option in dst.options]
-    yield from (_MISREAD[each] for each in held if each in _MISREAD)
-    if ("scale_inv", True) in dst.options:
-        made = target_desc(src, dst.name, dict(dst.options))
-        if any(size % group for size, group in zip(made.dims, made.scales.groups, strict=True)):
-            yield _PARTIAL
-    elif dst.name in _DECODERS and block_of(prefix):
-        yield (
-            f"transformers 5.24 does not load experts of {dst.name}, or computes wrong numbers "
-            f"from them; {_DECODERS[dst.name]} itself decodes them"
-        )
-
-
-def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetRules:
-    """Return the rule that gives all floats of a model another type, as loaders do."""
+def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decided:
+    """Return how all floats of a model get another type, as loaders do."""
     entries = model.entries.values()
     codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
     if codes:
@@ -420,8 +350,10 @@ def _float_rules(name: str, target: Target, dtype: str, model: Model) -> TargetR
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
         raise _nothing(model, why)
     rounded = [kind for kind in moved.values() if not FLOATS[dtype].holds(FLOATS[kind])]
-    rule = _rule(name, f"floats -> {dtype}", moved, dtype=dtype)
-    return TargetRules(model, target, (rule,), tuple(_rounded(rounded, dtype)))
+    rule = _rule(name, f"floats -> {dtype}", dtype=dtype)
+    return Decided(
+        model, target, dict.fromkeys(moved, (rule, None)), tuple(_rounded(rounded, dtype))
+    )
 
 
 def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
@@ -430,8 +362,8 @@ def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
         yield f"weights of {shown} are rounded to {dtype}, which does not hold all their numbers"
 
 
-def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) -> TargetRules:
-    """Return the rule that quantises the layers of a model of floats that whole blocks cover.
+def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -> Decided:
+    """Return how the layers of a model of floats that whole blocks cover are quantised.
 
     Fails if these are none, or not all experts, or if the loader does not expect one.
     """
@@ -457,11 +389,11 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
         else:
             left.append(each.name)
     if not moved:
-        why = (
+        raise _nothing(
+            model,
             "none is quantised, and in its numbered blocks there is no matrix of floats, called "
-            f"NAME{WEIGHT}, that blocks of {rows} x {columns} cover"
+            f"NAME{WEIGHT}, that blocks of {rows} x {columns} cover",
         )
-        raise _nothing(model, why)
     kinds = ", ".join(dict.fromkeys(moved.values()))
     how = f"{len(moved)} in all, with a scale for each block of {rows} x {columns}"
     warnings = [f"weights of {kinds} are rounded to {dst.name}, {how}"]
@@ -470,13 +402,8 @@ def _quantising_rules(name: str, target: Target, dst: FormatName, model: Model) 
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
             warnings.append(f"{first_of(names, _SHOWN)} stay floats: {why}")
-    rule = _rule(name, f"floats -> {dst}", moved, dst=dst)
-    return TargetRules(model, target, (rule,), tuple(warnings))
-
-
-def _is_weight(entry: Entry) -> bool:
-    """Whether a tensor is called like a weight, or like all experts of a layer."""
-    return entry.name.endswith(WEIGHT) or holds_experts(entry)
+    chosen = dict.fromkeys(moved, (_rule(name, f"floats -> {dst}", dst), None))
+    return Decided(model, target, chosen, tuple(warnings))
 
 
 def _is_layer(entry: Entry) -> bool:

@@ -28,10 +28,11 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
+    from memdesc.record.field import Field
     from reorder.checkpoints.moves.changes import Bytes, Change, Desc
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
@@ -46,58 +47,66 @@ class FinalError(MemdescError):
 # --- scales and zero points ---
 
 
-def check_scales(
-    desc: RecordDesc,
-    roles: Collection[str],
-    read: Callable[[str], NDArray[np.uint8]],
-    offsets: tuple[int, ...] = (),
-) -> None:
-    """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
+def check_factors(change: Change, read: Bytes, offsets: tuple[int, ...] = ()) -> None:
+    """Refuse scales, zero points and offsets that are not finite, or zero points of no code.
 
-    The record may be a region, which begins at `offsets`. `read` returns the bytes of a tensor by
-    its role, and is called only for those with such numbers.
+    The change may be that of a region, which begins at `offsets` along the dims of the target.
+    Scales among the codes of what becomes floats are judged by the floats.
     """
-    rule = desc.rule
+    src, dst = change.src, change.dst
+    if not isinstance(src, RecordDesc) or 0 in src.dims:
+        return
+    offsets = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
+    rule, codes = src.rule, code_tensors(src)
+    data = record_of(src, read).tensors
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
-        part = desc.field_of(number)
-        if part.tensor not in roles or is_integer_number(desc, number) or number.table:
+        part = src.field_of(number)
+        is_beside = part.tensor not in codes or isinstance(dst, RecordDesc)
+        if number.table or is_integer_number(src, number) or not is_beside:
             continue
-        values = number_values({part.tensor: read(part.tensor)}, desc, number, load_bits)
+        values = number_values(data, src, number, load_bits)
         wrong = ~np.isfinite(values)
         if wrong.any():
-            starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
             at = _first(wrong)
             value = "NaN" if np.isnan(values[at]) else values[at]
             raise FinalError(
-                f"{part.name} of {part.kind} is {value} at {_moved(at, starts)}, and {wrong.sum()} "
-                f"of {values.size} are not finite; the checkpoint is damaged, so get it again"
+                f"{part.name} of {part.kind} is {value} at {_scale_at(at, part, offsets)}, and "
+                f"{wrong.sum()} of {values.size} are not finite; the checkpoint is damaged, so get "
+                "it again"
             )
+    if isinstance(dst, MemoryDesc) or dst.rule.zero != rule.zero:
+        _check_zero_points(src, data, offsets)
 
 
-def check_zero_points(desc: RecordDesc, read: Callable[[str], NDArray[np.uint8]]) -> None:
+def _check_zero_points(src: RecordDesc, data: Bytes, offsets: tuple[int, ...]) -> None:
     """Refuse integer zero points that are beyond every code, such as 16 for codes of 4 bits.
 
     Formats that store them minus 1 can hold such a value, and readers disagree about it: those that
     add 1 to each zero point read 16. GPTQModel subtracts and adds 1 in a whole word, so it stores a
     0 as this value, with a borrow from the next zero point (GPTQModel 7.7, `utils/model.py`).
     """
-    code, zero = desc.rule.code, desc.rule.zero
-    if zero is None or not (is_integer_number(desc, code) and is_integer_number(desc, zero)):
+    code, zero = src.rule.code, src.rule.zero
+    if zero is None or not (is_integer_number(src, code) and is_integer_number(src, zero)):
         return
-    (_, most), (_, stored) = code_range(desc, code), code_range(desc, zero)
+    (_, most), (_, stored) = code_range(src, code), code_range(src, zero)
     if stored - zero.minus <= most - code.minus:
         return
-    part = desc.field_of(zero)
-    values = number_values({part.tensor: read(part.tensor)}, desc, zero, load_bits)
+    part = src.field_of(zero)
+    values = number_values(data, src, zero, load_bits)
     wrong = values > most - code.minus
     if wrong.any():
         raise FinalError(
-            f"{part.name} of {part.kind} is {stored} at {_first(wrong)}, and {wrong.sum()} of "
-            f"{values.size} are: a zero point of {stored - zero.minus}, which no code has, or, as "
-            "GPTQModel writes it, a 0 that also lowers the next one by 1; save the model with "
-            "GPTQModel as checkpoint_format gptq_v2, which stores zero points as they are; if this "
-            f"one does, say {desc.name}(zeros=v2)"
+            f"{part.name} of {part.kind} is {stored} at {_scale_at(_first(wrong), part, offsets)}, "
+            f"and {wrong.sum()} of {values.size} are: a zero point of {stored - zero.minus}, which "
+            "no code has, or, as GPTQModel writes it, a 0 that also lowers the next one by 1; save "
+            "the model with GPTQModel as checkpoint_format gptq_v2, which stores zero points as "
+            f"they are; if this one does, say {src.name}(zeros=v2)"
         )
+
+
+def _scale_at(index: tuple[int, ...], part: Field, offsets: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index of a scale in the whole tensor, given one in a region."""
+    return _moved(index, [at // group for at, group in zip(offsets, part.groups, strict=False)])
 
 
 def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -163,15 +172,10 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     """Return what a change loses, given the bytes that it read and made.
 
     It may be that of a region, which begins at `offsets` along the dims of the target. Fails if
-    numbers that were finite are not, or scales in the same tensor as codes are not finite.
+    numbers that were finite are not.
     """
     src, dst = change.src, change.dst
-    if isinstance(dst, RecordDesc):
-        if isinstance(src, RecordDesc):  # those of other tensors were checked before
-            starts = tuple(offsets[dim] for dim in permutation(src, dst)) if offsets else ()
-            check_scales(src, code_tensors(src), read.__getitem__, starts)
-        return None
-    if not dst.nelems:
+    if isinstance(dst, RecordDesc) or not dst.nelems:
         return None
     attr = change.attr if isinstance(change, Reorder) else None
     name, form, saturated = dst.dtype.name, FLOATS.get(dst.dtype.name), 0

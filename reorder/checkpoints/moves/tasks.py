@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.moves.changes import scratch
-from reorder.checkpoints.moves.losses import FinalError, Lost, lost_by
+from reorder.checkpoints.moves.losses import FinalError, Lost, check_factors, lost_by
 from reorder.checkpoints.moves.pieces import Piece, Runs, cut
 from reorder.disk import NO_LINK, errors_of, open_file, read_at, write_at
 from reorder.forks import at_fork
@@ -71,12 +71,17 @@ class Task(NamedTuple):
 
     def run(self) -> Lost | None:
         """Read the tensors, change them, and write the result; return what is lost."""
-        change, read = self.piece.change, _read("read", self.src, self.piece.reads)
-        made, lost = self._made(read), None
-        try:
-            lost = None if change.is_copy else lost_by(change, read, made, self.piece.offsets)
-        except MemdescError as error:
-            self._fail(error)
+        change, offsets = self.piece.change, self.piece.offsets
+        read, lost = _read("read", self.src, self.piece.reads), None
+        made = read
+        if not change.is_copy:
+            try:
+                check_factors(change, read, offsets)
+                made = change.apply(read)
+                lost = lost_by(change, read, made, offsets)
+            except MemdescError as error:
+                by = f"rule {self.rule!r}: " if self.rule else ""
+                raise FinalError(f"{by}{self.name}: {error}") from None
         for role, runs in self.piece.writes.items():
             _write_runs(runs, self.dst[role], made[role])
         return lost
@@ -85,25 +90,15 @@ class Task(NamedTuple):
         """Compare what `run` wrote with what it makes now, and a part with the definition too."""
         read = _read("read", self.src, self.piece.reads)
         written = _read("written", self.dst, self.piece.writes)
-        made = self._made(read)
+        change = self.piece.change
+        made = read if change.is_copy else change.apply(read)
         for role, runs in self.piece.writes.items():
             wanted = made[role][: runs.nbytes]
             self._compare(wanted, written[role][: len(wanted)])
-        change, written = self.piece.change.with_chosen(written)
+        change, written = change.with_chosen(written)
         for part in islice(cut(change, 1 << 62, wanted=_SAMPLE).pieces(), 1):
             given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
             self._compare(*part.change.definition(given, kept))
-
-    def _made(self, read: Bytes) -> Bytes:
-        """Return the bytes to write. Fails if dst cannot hold a number."""
-        try:
-            return read if self.piece.change.is_copy else self.piece.change.apply(read)
-        except MemdescError as error:
-            self._fail(error)
-
-    def _fail(self, error: MemdescError) -> NoReturn:
-        by = f"rule {self.rule!r}: " if self.rule else ""
-        raise FinalError(f"{by}{self.name}: {error}") from None
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""

@@ -423,10 +423,10 @@ model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 are: a zero poin
     refused_file("npz", np.ones((192, 96), "f4"), None, "*: fp8_block(block=64)")
 
 # what config.json says of the output, and the warnings
-input_scale_ub are left out: they scale activations
+input_scale_ub are left out: they serve activations
 ! <model.layers.0.mlp.input_scale_ub>
     made(channels("input_scale_ub"), FBGEMM, "bf16")
-output_scale are left out: they scale activations
+output_scale are left out: they serve activations
 ! <model.layers.0.mlp.output_scale>
     made(channels("output_scale"), FBGEMM, None, {}, "*: fp8_channel -> plain, bf16")
 <model.layers.0.mlp.input_scale_ub>
@@ -446,13 +446,9 @@ output_scale are left out: they scale activations
         config={"text_config": {"model_type": "llama"}})
 "quant_method": "fp8"
     made(fp8(), FP8 | {"quant_method": "FP8"}, "fp8-block")
-expects that blocks divide a matrix evenly
+"quant_method": "fp8"
     made(rows(192, 2), compressed("block", block_structure=[128, 128]), "fp8-block")
-! expects that blocks
-    made(rows(256, 2), compressed("block", block_structure=[128, 128]), "fp8-block")
-expects that blocks divide a matrix evenly
     made(rows(192), compressed("tensor"), "fp8-block")
-! expects that blocks
     made(rows(64), compressed("tensor"), "fp8-block")
 weights of fp8_block are rounded to bf16
     made(scaled(0.5), FP8, "bf16")
@@ -462,7 +458,6 @@ are rounded to f16
     made(powers(), FP8, "f16")
 "quant_method": "gptq", "sym": false, "checkpoint_format": "gptq_v2", "bits": 4, "group_size": 64,
 "desc_act": false
-zero points are stored as in version 2 of GPTQ
     made(awq(zeros=(0, 16)), AWQ, "gptq")
 "quant_method": "awq", "zero_point": true, "version": "gemm", "bits": 4, "group_size": 64,
 "modules_to_not_convert": ["model.embed_tokens", "lm_head"]
@@ -470,28 +465,23 @@ zero points are stored as in version 2 of GPTQ
 "format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights":
 "num_bits": 4, "dynamic": false, "type": "int", "symmetric": false,
 "ignore": ["model.embed_tokens", "lm_head"]
-does not load zero points of pack-quantized
     made(awq(zeros=(0, 16)), AWQ, "compressed-tensors")
 "sym": true, "checkpoint_format": "gptq", "bits": 4, "group_size": 64, "desc_act": false
-! zero points
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "gptq")
 "symmetric": true
-! zero points
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "compressed-tensors")
-workspace are left out: they are memory
+workspace are left out: they serve
     made(awq(zeros=(8, 9)), AWQ, "f16", {L0 + "workspace": np.zeros(32, "i4")})
-workspace are left out: they are memory
+workspace are left out: they serve
     made(awq(zeros=(8, 9)), AWQ, None, {L0 + "workspace": np.zeros(32, "i4")}, "*: awq -> gptq")
-self_attn.k_scale, model.layers.0.self_attn.v_scale are left out: they scale the KV cache, which
-config.json has no place for kv_cache_scheme of the input
+self_attn.k_scale, model.layers.0.self_attn.v_scale are left out: they serve activations, kernels
+! kv_cache
     made(fp8_tensor(), compressed("tensor") | {"kv_cache_scheme": {"num_bits": 8}}, "fp8-block",
         under("model.layers.0.self_attn", {"k_scale": ones(1), "v_scale": ones(1)}))
-does not load experts of gptq, or computes wrong numbers from them; GPTQModel
+"quant_method": "gptq"
     made(awq(), AWQ, "gptq", under(L0 + "experts.0.up", awq()))
-does not load experts of compressed_nvfp4, or computes wrong
+"format": "nvfp4-pack-quantized"
     made(under("experts.0.up", nvfp4()), NVFP4, "compressed-tensors")
-! experts
-    made(nvfp4(), NVFP4, "compressed-tensors")
 "checkpoint_format": "gptq",
     made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, None, {},
         "*: gptq(zeros=v1) -> gptq(zeros=v1, scales=f32)", same=False)
@@ -509,8 +499,6 @@ does not load experts of compressed_nvfp4, or computes wrong
     made(powers(), FP8 | {"scale_fmt": "ue8m0"}, None, {},
         "*: fp8_block(scale_inv=true) -> fp8_block(scale_inv=true, scales=f32)")
 "dynamic": {"+:.*q": {"bits": 8}}
-config.json says dynamic: which layers have other bits or groups there
-refuses to load them
     made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, "gptq", under(L2 + "q", bits(8)))
 "dynamic": {"-:^model\\\\.layers\\\\.0\\\\.mlp\\\\.gate$": {},
 "+:^model\\\\.layers\\\\.2\\\\.mlp\\\\.q$": {"bits": 8}}
@@ -520,7 +508,6 @@ refuses to load them
     made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, None, under(L2 + "q", bits(8)),
         "*: gptq -> gptq(zeros=v2)")
 "lm_head": true
-transformers 5.24 gives it random weights
     made(awq(), AWQ, "gptq", under("lm_head", awq()))
 ! "lm_head"
     made(awq(), AWQ, "gptq", under("lm_head", awq()), "lm_head: awq -> plain(axes=oi), f16")
@@ -628,11 +615,9 @@ mlp.scales' of bf16 has the shape
 {"torch_dtype": "bfloat16"}
     made(mlx() | {"weight": mlx()["weight"].view("i4")}, None, "bf16", config=quantization(4))
 "kv_cache_scheme": {"num_bits": 8}
-! has no place for
     made(pack(), PACK | {"kv_cache_scheme": {"num_bits": 8}}, None, {},
         "*: pack_quantized -> pack_quantized(scales=f32)")
 "kv_cache_scheme": {"num_bits": 8}
-config.json has no place for input_activations of the input
     made(pack(), activated() | {"kv_cache_scheme": {"num_bits": 8}}, None, {},
         "*: pack_quantized -> int_quantized")
 ! weight_g_idx>
@@ -680,17 +665,13 @@ scale_inv=True), which no loader of checkpoints reads from it
     made(fp8(), FP8, "bf16", config={"torch_dtype": "float32", "model_type": "some"})
 {"torch_dtype": "float16", "text_config": {"torch_dtype": "float16", "dtype": "int8"},
 "vision_config": {"dtype": "float32"}, "audio_config": {"dtype": {"a": "bfloat16"}}}
-loaders will round model.embed_tokens.weight, lm_head.weight too: config.json now says float16, not
     made(fp8(), FP8, "f16", config={"torch_dtype": "bfloat16", "text_config":
         {"torch_dtype": "bfloat16", "dtype": "int8"}, "vision_config": {"dtype": "float32"},
         "audio_config": {"dtype": {"a": "bfloat16"}}})
-loaders will round model.layers.0.input_layernorm.weight too
-    made(fp8(), FP8, "bf16", config={"dtype": "float32"})
 {"dtype": "bfloat16"}
-! loaders
+    made(fp8(), FP8, "bf16", config={"dtype": "float32"})
     made(fp8(), FP8, "bf16", config={"dtype": "float16"})
 {"torch_dtype": "float16"}
-! loaders
     made(fp8(), FP8, "f16")
 
 # floats beside what may be codes
