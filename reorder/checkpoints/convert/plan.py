@@ -8,7 +8,7 @@ together with their scales, or not at all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memdesc import MemoryDesc
@@ -19,12 +19,7 @@ from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.checkpoints.convert.targets import Decided, Target, left_out_warnings, served_by
-from reorder.checkpoints.formats.entry import (
-    ONE,
-    Entry,
-    stem_of,
-    stored_desc,
-)
+from reorder.checkpoints.formats.entry import ONE, Entry, Tensor, stem_of
 from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.weights import (
     Claims,
@@ -74,31 +69,14 @@ def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
     matches nothing, would change codes without the scales that turn them into numbers, or names
     what a tensor cannot become; the message has the rule, the tensor and the way out.
     """
-    model = whole.model
-    entries, is_asked = model.entries, bool(rules or whole.chosen)
+    model, entries, is_asked = whole.model, whole.model.entries, bool(rules or whole.chosen)
     weights = model.found if is_asked else []
     has_config = weights or (is_asked and any(map(_is_narrow, entries.values())))
-    claims = (model.claims if has_config else Claims())._replace(
-        has_nodes=model.container.has_nodes
-    )
-    known = [each for each in weights if entries.keys() >= {*each.names}]
-    chosen = _assign(entries, known, rules, whole.chosen)
-    free = [name for name in entries if name not in chosen]
-    serving: dict[str, list[str]] = defaultdict(list)
-    for name in free:
-        serving[served_by(name)].append(name)
-    records: dict[str, Step] = {}
-    for rule, weight in chosen.values():
-        if weight is not None and weight.codes.name not in records:
-            # a target has decided what it moves
-            moved = weight if weight.is_known else _decided(weight, rule, claims)
-            step = record_step(moved, rule, format_name)
-            kept = step.dst.name if isinstance(step.dst, RecordDesc) else None
-            if weight.is_known or moved.desc is None or moved.desc.name != kept:
-                # what serves codes goes with their format, unless a rule names it
-                lost = [entries[name] for name in serving[step.name]]
-                step = replace(step, dropped=(*step.dropped, *lost))
-            records[weight.codes.name] = step
+    claims = model.claims if has_config else Claims()
+    claims = claims._replace(has_nodes=model.container.has_nodes)
+    chosen: _Chosen = {**whole.chosen}
+    _assign(chosen, entries, [x for x in weights if entries.keys() >= {*x.names}], rules)
+    records = _record_steps(chosen, entries, claims, format_name)
     taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
     steps = []
     for name, entry in entries.items():
@@ -110,14 +88,36 @@ def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
             steps.append(_tensor_step(entry, None if part else own, model, claims, format_name))
     steps = _with_notes(steps, weights)
     _check_names(steps)
-    _check_whole(weights, steps, claims)
+    _check_whole(weights, chosen, entries, claims)
     dropped = [entry.name for step in steps for entry in step.dropped if served_by(entry.name)]
     roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
-    warnings = (*whole.warnings, *left_out_warnings(dropped), *roundings)
-    codes = {each.codes.name for each in known}
+    codes = {each.codes.name for each in weights}
     copied = (entry for step in steps if step.is_copy for entry in step.sources.values())
     left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
+    warnings = (*whole.warnings, *left_out_warnings(dropped), *roundings)
     return Plan(tuple(steps), warnings, next(left, ""), whole.target)
+
+
+def _record_steps(
+    chosen: _Chosen, entries: Mapping[str, Entry], claims: Claims, format_name: str
+) -> dict[str, Step]:
+    """Return the steps of records of several tensors, by the names of their codes."""
+    serving: dict[str, list[Entry]] = defaultdict(list)
+    for name in entries.keys() - chosen.keys():
+        serving[served_by(name)].append(entries[name])
+    found: dict[str, Step] = {}
+    for rule, weight in chosen.values():
+        if weight is None or weight.codes.name in found:
+            continue
+        # a target has decided what it moves
+        moved = weight if weight.is_known else _decided(weight, rule, claims)
+        step = record_step(moved, rule, format_name)
+        kept = step.dst.name if isinstance(step.dst, RecordDesc) else None
+        if weight.is_known or moved.desc is None or moved.desc.name != kept:
+            # what serves codes goes with their format, unless a rule names it
+            step = replace(step, dropped=(*step.dropped, *serving[step.name]))
+        found[weight.codes.name] = step
+    return found
 
 
 def _tensor_step(
@@ -148,13 +148,12 @@ def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
 
 
 def _assign(
+    chosen: _Chosen,
     entries: Mapping[str, Entry],
     weights: Sequence[Weight],
     rules: Sequence[Rule],
-    before: Mapping[str, tuple[Rule, Weight | None]],
-) -> _Chosen:
-    """Return the rule of each tensor. Fails if one moves a part of what another moves whole."""
-    chosen: _Chosen = {**before}
+) -> None:
+    """Add the rule of each tensor. Fails if one moves a part of what another moves whole."""
     layers: dict[str, dict[str, Weight]] = {name.rpartition(".")[0]: {} for name in entries}
     for weight in weights:
         layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
@@ -173,7 +172,6 @@ def _assign(
                     f"it moves the record {whole.prefix}, which includes {name}, but a later "
                     f"rule, {later[0].text!r}, moves {other} alone"
                 )
-    return chosen
 
 
 def _records_of(
@@ -234,54 +232,45 @@ def _check_names(steps: Sequence[Step]) -> None:
 
 def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
     """Return the steps with notes that say in the output what is still a Quantized or a Record."""
-    homes = {entry.name: step for step in steps for entry in step.sources.values()}
-    noted = {each.codes.name: (each, each.note) for each in weights if each.note is not None}
-    found = []
-    for step in steps:
-        names = noted.keys() & {entry.name for entry in step.sources.values()}
-        if not names or not step.is_copy:
-            found.append(step)
-            continue
-        weight, note = noted[names.pop()]
-        tensor = step.targets[ONLY]._replace(note=None)
-        if all(homes[name].is_copy for name in weight.names if name in homes):
-            held = {
-                role: homes[each.name].targets[ONLY].name if each.name in homes else each.name
-                for role, each in weight.entries.items()
-            }
-            stem = stem_of(tensor.name, next(iter(held)), str(note.get("record")))
-            new = {**note, "name": weight.called(stem), "tensors": held}
-            tensor = tensor._replace(note=new)
-        found.append(replace(step, targets={ONLY: tensor}))
-    return found
+    copied = {step.name: step.targets[ONLY] for step in steps if step.is_copy}
+    made: dict[str, Tensor] = {}
+    for weight in weights:
+        codes = copied.get(weight.codes.name)
+        if weight.note is not None and codes is not None:
+            held = {role: copied.get(each.name, each).name for role, each in weight.entries.items()}
+            stem = stem_of(codes.name, next(iter(held)), str(weight.note.get("record")))
+            new = {**weight.note, "name": weight.called(stem), "tensors": held}
+            made[weight.codes.name] = codes._replace(note=new)
+    return [
+        replace(step, targets={ONLY: made[step.name]}) if step.name in made else step
+        for step in steps
+    ]
 
 
 # --- quantised weights stay whole ---
 
 
-def _check_whole(found: Sequence[Weight], steps: Sequence[Step], claims: Claims) -> None:
+def _check_whole(
+    weights: Sequence[Weight], chosen: _Chosen, entries: Mapping[str, Entry], claims: Claims
+) -> None:
     """Refuse rules that change parts of a quantised weight alone."""
-    homes = {e.name: step for step in steps for e in (*step.sources.values(), *step.dropped)}
-    renamed = {
-        tensor.name: step.sources[key]
-        for step in steps
-        if not isinstance(step.src, RecordDesc)
-        for key, tensor in step.targets.items()
-        if key in step.sources
-    }
-    names = {entry.name: name for name, entry in renamed.items()}
-    for weight in (*found, *_without_scales(found, steps, claims)):
-        held = {name: homes[name] for name in weight.names if name in homes}
-        codes = held.get(weight.codes.name)
-        if codes is not None and isinstance(codes.src, RecordDesc):
-            wrong = [codes] if any(homes.get(name) is not codes for name in weight.names) else []
-        else:
-            wrong = [x for x in held.values() if not _keeps(x)]
-            if not wrong and not _keeps_names(weight, renamed, names):
-                wrong = [step for name, step in held.items() if names.get(name) != name]
-        for step in wrong:
-            if step.rule is not None:  # only rules change or rename
-                step.rule.fail(_problem(weight, step, claims))
+    own = {name: rule for name, (rule, whole) in chosen.items() if whole is None}
+    names = {name: own[name].renamed(name) if name in own else name for name in entries}
+    renamed = {names[name]: entry for name, entry in entries.items()}
+    known = {name for weight in weights for name in weight.names}
+    alone: list[Weight] = []
+    if claims.declared is not None or claims.has_nodes:
+        # scales may have names that are not known; in a graph, weights may be unsigned bytes
+        rest = (entries[name] for name in own if name not in known)
+        narrow = (each for each in rest if _is_narrow(each, or_unsigned=claims.has_nodes))
+        alone += (Weight(each.name, {ONE: each}) for each in narrow)
+    for weight in (*weights, *alone):
+        parts = {name: own[name] for name in weight.names if name in own}
+        wrong = [name for name, rule in parts.items() if not rule.is_renaming]
+        if not wrong and not _keeps_names(weight, renamed, names):
+            wrong = [name for name in parts if names[name] != name]
+        for name in wrong:
+            parts[name].fail(_problem(weight, name, claims))
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
@@ -292,23 +281,6 @@ def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
     kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
     is_code = kind in FLOATS or (kind in INTEGERS and (or_unsigned or INTEGERS[kind].is_signed))
     return is_code and DATA_TYPES[kind].bits <= _NARROW_BITS
-
-
-def _without_scales(
-    found: Sequence[Weight], steps: Sequence[Step], claims: Claims
-) -> Iterator[Weight]:
-    """Return the narrow tensors of a quantised model whose scales cannot be found by name.
-
-    In a graph, scales may have any name, and weights may be unsigned bytes.
-    """
-    if claims.declared is None and not claims.has_nodes:
-        return
-    known = {name for weight in found for name in weight.names}
-    for step in steps:
-        for entry in step.sources.values():
-            is_code = entry.name not in known and _is_narrow(entry, or_unsigned=claims.has_nodes)
-            if is_code and not step.is_copy:
-                yield Weight(entry.name, {ONE: entry})
 
 
 def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[str, str]) -> bool:
@@ -327,16 +299,7 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
     return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _keeps(step: Step) -> bool:
-    """Whether a step keeps a tensor as it is."""
-    if not step.is_copy or step.rule is None:
-        return step.is_copy
-    (entry,), (tensor,) = step.sources.values(), step.tensors
-    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-    return (tensor.shape, desc) == (entry.shape, entry.desc)
-
-
-def _problem(weight: Weight, step: Step, claims: Claims) -> str:
+def _problem(weight: Weight, name: str, claims: Claims) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
@@ -345,7 +308,7 @@ def _problem(weight: Weight, step: Step, claims: Claims) -> str:
             if claims.declared
             else "whose scales only the nodes of the model know"
         )
-        return f"{step.name} holds codes {why}; leave it as it is"
+        return f"{name} holds codes {why}; leave it as it is"
     group = decide(weight, claims)
     if group.desc is None:
         way = (
@@ -355,11 +318,10 @@ def _problem(weight: Weight, step: Step, claims: Claims) -> str:
     else:
         desc, usual = group.desc, read_name(group.desc.name)[2]
         said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
-        name = FormatName(desc.name, (*said,))
-        way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
-    moved = {entry.name for entry in (*step.sources.values(), *step.dropped)}
-    others = ", ".join(name for name in weight.names if name not in moved) or "its scales"
+        src = FormatName(desc.name, (*said,))
+        way = f"they are one record, which moves with its prefix: '{weight.prefix}: {src} -> ...'"
+    others = ", ".join(each for each in weight.names if each != name)
     return (
-        f"{step.name} would change without {others}: {weight.codes.name} holds codes, which mean "
+        f"{name} would change without {others}: {weight.codes.name} holds codes, which mean "
         f"numbers only together with the rest; {way}"
     )
