@@ -65,20 +65,52 @@ def one_line(text: str) -> str:
     )
 
 
+class Said(NamedTuple):
+    """A fact whose line differs from its JSON; without a text it has no line."""
+
+    fact: Any
+    text: Any = None
+
+
+class Line(NamedTuple):
+    """What is said in a line and not in JSON."""
+
+    text: Any
+
+
+def json_of(facts: Facts) -> Facts:
+    """Return what facts are as JSON."""
+    return {
+        key: each.fact if isinstance(each, Said) else each
+        for key, each in facts.items()
+        if not isinstance(each, Line)
+    }
+
+
 def lines(facts: Facts) -> list[str]:
     """Return a line for each fact, and one for each item of a list."""
-    width = max(map(len, facts)) + 2
+    shown = {
+        key: each.text if isinstance(each, Said | Line) else each
+        for key, each in facts.items()
+        if not isinstance(each, Said) or each.text is not None
+    }
+    width = max(map(len, shown)) + 2
     laid_out = []
-    for key, value in facts.items():
-        rows = value if isinstance(value, list) else [value]
-        texts = [_row(row) if isinstance(row, dict) else _plain(row) for row in rows] or ["none"]
-        if rows and isinstance(rows[0], dict) and "vocabulary" in rows[0]:
-            texts = [_names(rows)]
-        laid_out += [
-            f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}"
-            for k, text in enumerate(texts)
-        ]
+    for key, value in shown.items():
+        texts = [_text(row) for row in (value if isinstance(value, list) else [value])] or ["none"]
+        heads = [key.replace("_", " "), *[""] * (len(texts) - 1)]
+        laid_out += [f"{head:{width}}{text}" for head, text in zip(heads, texts, strict=True)]
     return laid_out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {each}" for key, each in value.items())
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -134,35 +166,19 @@ def drawn(picture: Picture) -> list[str]:
     return [*shown, "", "cut at the terminal's width; --svg FILE draws all of it"]
 
 
-def _row(row: dict[str, Any]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {_in_row(value)}" for key, value in row.items())
-
-
-def _names(rows: Iterable[Facts]) -> str:
-    """Return names in one line, those of a vocabulary together."""
+def _names(names: Iterable[Name]) -> Said:
+    """Return names, and a line in which those of a vocabulary are together."""
+    rows = [name._asdict() for name in names]
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(row["vocabulary"], []).append(row["text"])
-    return ", ".join(f"{' '.join(texts)} ({label_of(name)})" for name, texts in found.items())
+    text = ", ".join(f"{' '.join(texts)} ({label_of(name)})" for name, texts in found.items())
+    return Said(rows, text or "none")
 
 
 def label_of(vocabulary: str) -> str:
     """Return what readers call a vocabulary: its name, and whose it is if that says too little."""
     return "cldnn of OpenVINO" if vocabulary == "cldnn" else vocabulary
-
-
-def _in_row(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join("padding" if one is None else str(one) for one in value)
-    return str(value)
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
 
 
 class Command(NamedTuple):
@@ -216,10 +232,8 @@ def measured_threads(given: int) -> int:
 
 
 def layout_of(options: Options, text: str | None = None) -> MemoryDesc | ImageDesc:
-    """Return the layout that LAYOUT, DIMS and --dtype describe, and --letters if there is one."""
-    letters = getattr(options, "letters", None)
-    text = options.layout if text is None else text
-    return _parse(text, options.dims, options.dtype, letters=letters)
+    """Return the layout that LAYOUT, DIMS and --dtype describe."""
+    return _parse(options.layout if text is None else text, options.dims, options.dtype)
 
 
 def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
@@ -306,7 +320,7 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         "bytes": desc.nbytes,
         "unpadded_bytes": desc.dtype.nbytes(desc.nelems),
         "padding_overhead": round(desc.padding_overhead, 4),
-        "names": [name._asdict() for name in (*desc.names(), *_memory_formats(desc))],
+        "names": _names([*desc.names(), *_memory_formats(desc)]),
     }
 
 
@@ -320,16 +334,21 @@ def _memory_formats(desc: MemoryDesc) -> list[Name]:
 
 
 def _image_facts(image: ImageDesc) -> Facts:
+    pixels: list[Facts] = [
+        {"pixel": (x, 0), "holds": _lanes(image, x)} for x in range(min(image.width, _PIXELS))
+    ]
+    texts = [
+        {**row, "holds": " ".join(str(each or "padding") for each in row["holds"])}
+        for row in pixels
+    ]
     return {
         **facts_of(image, "dims", "dtype", "width", "height"),
         **({} if image.kind == "2d" else facts_of(image, "depth", "kind")),
         "channels": image.channels,
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),
-        "names": [name._asdict() for name in image.names()],
-        "first_pixels": [
-            {"pixel": (x, 0), "holds": _lanes(image, x)} for x in range(min(image.width, _PIXELS))
-        ],
+        "names": _names(image.names()),
+        "first_pixels": Said(pixels, texts),
     }
 
 

@@ -14,7 +14,7 @@ from memdesc import MemdescError
 from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
-from reorder.cli.command import Command, Facts, Options, facts_of, lines
+from reorder.cli.command import Command, Facts, Options, Said, facts_of
 from reorder.cli.tensors import Operand, Reading, read_tensor
 from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
@@ -106,23 +106,23 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         "b": repr(b.desc),
         "elements": a.desc.nelems,
         "differing": found.differing,
-        **facts_of(found, *_AMOUNTS),
+        **{key: Said(each, _amount(each)) for key, each in facts_of(found, *_AMOUNTS).items()},
     }
     if found.worst:
+        worst, *first = map(_facts, (found.worst, *found.first))
+        where: list[Facts] = [
+            {"dim": name, "differing": _ranges(counts), "of": len(counts)}
+            for name, counts in zip(_dim_names(a, b), found.by_dim, strict=True)
+        ]
         facts |= {
-            "worst": _facts(found.worst),
-            "first": [_facts(each) for each in found.first],
-            "where": [
-                {"dim": name, "differing": _ranges(counts), "of": len(counts)}
-                for name, counts in zip(_dim_names(a, b), found.by_dim, strict=True)
-            ],
+            "worst": Said(worst, _LINE.format_map(worst)),
+            "first": Said(first, [*map(_LINE.format_map, first)]),
+            "where": Said(where, [*map(_where_line, where)]),
         }
     if notes := [note for path in paths if (note := Operand(path).codes_note())]:
         facts["notes"] = notes
-    facts |= {
-        "padding_not_zero": {"a": found.padding[0], "b": found.padding[1]},
-        "padding_differs": found.padding_differs,
-    }
+    padding = dict(zip("ab", found.padding, strict=True))
+    facts |= {"padding_not_zero": padding, "padding_differs": found.padding_differs}
     return facts, 0 if found.is_equal else 1
 
 
@@ -151,21 +151,6 @@ def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
     ends = [k for k, (one, next_one) in enumerate(pairwise(at)) if next_one != one + 1]
     starts = [0, *(k + 1 for k in ends)]
     return [[at[first], at[last]] for first, last in zip(starts, [*ends, len(at) - 1], strict=True)]
-
-
-def _lay_out(facts: Facts) -> list[str]:
-    texts: dict[str, Any] = dict(facts)
-    if "compared" in facts:
-        texts["differing"] = [_checkpoint_line(row) for row in facts["differing"]] or "none"
-        return lines(texts)
-    padding = facts["padding_not_zero"]
-    texts["padding_not_zero"] = f"a {padding['a']}, b {padding['b']}"
-    texts |= {name: _amount(facts[name]) for name in _AMOUNTS}
-    if "worst" in facts:
-        texts["worst"] = _LINE.format_map(facts["worst"])
-        texts["first"] = [*map(_LINE.format_map, facts["first"])]
-        texts["where"] = [_where_line(row) for row in facts["where"]]
-    return lines(texts)
 
 
 def _checkpoint_line(row: Facts) -> str:
@@ -237,7 +222,7 @@ def _compare_sets(
         "a": options.a,
         "b": options.b,
         "compared": len(pairs),
-        "differing": apart,
+        "differing": Said(apart, [*map(_checkpoint_line, apart)] or "none"),
         "only_in_a": [each.name for name, each in left.items() if name not in right],
         "only_in_b": [each.name for name, each in right.items() if name not in left],
         "raw_codes": [each.name for each in pairs if each.a.missing or each.b.missing],
@@ -262,4 +247,4 @@ def _row(pair: Pair) -> Facts:
     }
 
 
-COMMAND = Command(_answer, _lay_out)
+COMMAND = Command(_answer)

@@ -17,7 +17,7 @@ from reorder.checkpoints.convert.conversion import convert
 from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
-from reorder.cli.command import Command, Facts, Options, facts_of, lines, threads_of
+from reorder.cli.command import Command, Facts, Options, Said, facts_of, threads_of
 from reorder.cli.progress import Progress, warn
 from reorder.disk import as_path, read_small
 from reorder.messages import starred
@@ -77,7 +77,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
     for warning in report.warnings[shown.warned :]:
         warn(warning)
     names = ("weights", "converted", "copied", "bytes_in", "bytes_out", "files")
-    facts = facts_of(report, *names) | {"warnings": [*report.warnings]}
+    count = len(report.warnings)
+    # they were shown before the work began
+    warnings = Said([*report.warnings], f"{count}, on stderr" if count else "none")
+    facts = facts_of(report, *names) | {"warnings": warnings}
     if given.dry_run:
         return facts | {"would": _listed(report)}, 0
     facts |= {"wrote": options.out, "resumed": report.resumed}
@@ -146,12 +149,6 @@ class _Shown:
             self.bar.move_to(_PERCENT * now.done // max(now.total, 1), text)
 
 
-def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact; warnings were shown before the work began."""
-    count = len(facts["warnings"])
-    return lines(facts | {"warnings": f"{count}, on stderr" if count else "none"})
-
-
 def _listed(report: ConvertReport) -> list[str]:
     """Return what a dry run says about the tensors and records that a rule changes.
 
@@ -178,7 +175,6 @@ def _target(text: str) -> str:
 
 COMMAND = Command(
     _answer,
-    _lay_out,
-    {"targets": ", ".join(TARGETS)},
-    {"--to": {"choices": [*TARGETS], "type": _target}},
+    words={"targets": ", ".join(TARGETS)},
+    settings={"--to": {"choices": [*TARGETS], "type": _target}},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import numpy as np
 
 import memdesc
 from reorder.assumed import VARIABLE
-from reorder.cli.command import Command, Facts, Options, facts_of, lines
+from reorder.cli.command import Command, Facts, Options, Said, facts_of, lines
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -35,15 +35,17 @@ TRIALS = (
     *(("nhwc", "f32"), ("nChw16c", "f32"), ("b_fs_yx_fsv16", "f16"), ("nChw4c", "u8")),
     *(("in_out_channel", "f32"), ("in_out_channel", "f16"), ("image_2d_weights_c4_fyx_b", "f32")),
 )
+_NO_CACHE = (
+    "none: no folder is writable, so each process compiles again; set NUMBA_CACHE_DIR to a "
+    "writable folder"
+)
 # steps of the progress bar
 _PARTS = 1000
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
     if options.compile:
-        return _compile(options), 0
-    if options.dtypes is not None or options.records is not None:
-        raise memdesc.MemdescError("--dtypes and --records say what --compile compiles; add it")
+        return _compile(), 0
     if options.report:
         return {"report": _report()}, 0
     from reorder.cpu import cache_folder, count_threads  # LLVM is slow to load
@@ -52,9 +54,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "memdesc": memdesc.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
+        **{package: _version(package) for package in _PACKAGES},
+        "threads": count_threads(),
+        "kernel_cache": _text(cache_folder()) or Said(None, _NO_CACHE),
     }
-    facts |= {package: _version(package) for package in _PACKAGES}
-    facts |= {"threads": count_threads(), "kernel_cache": _text(cache_folder())}
     if VARIABLE in os.environ:
         facts["assumed_machine"] = os.environ[VARIABLE]
     return facts | _opencl(), 0
@@ -119,7 +122,7 @@ def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
     return f"{f'{wrong} bytes differ' if wrong else 'exact'} ({took:.2f} s with compiling)"
 
 
-def _compile(options: Options) -> Facts:
+def _compile() -> Facts:
     """Compile the CPU kernels, and say how many there are."""
     # these load LLVM, which is slow
     from reorder.cpu import cache_folder
@@ -130,7 +133,7 @@ def _compile(options: Options) -> Facts:
         def show(done: int, total: int) -> None:
             bar.move_to(_PARTS * done // total, f"step {done + 1} of {total}")
 
-        made = compile_kernels(_listed(options.dtypes), _listed(options.records), progress=show)
+        made = compile_kernels(progress=show)
     return {
         "folder": _text(cache_folder()),
         "kernels": len(made),
@@ -141,12 +144,6 @@ def _compile(options: Options) -> Facts:
 
 def _text(folder: Path | None) -> str | None:
     return None if folder is None else str(folder)
-
-
-def _listed(names: str | None) -> list[str] | None:
-    if names is None:
-        return None
-    return [] if names == "none" else names.split(",")
 
 
 def _opencl() -> Facts:
@@ -162,11 +159,18 @@ def _opencl() -> Facts:
         return {"opencl": why}
     except memdesc.MemdescError as error:
         return {"opencl": str(error)}
+    facts = opencl_facts(loader_report(), found, INSTALL_CPU_RUNTIME)
+    return facts | {"opencl_cache": _text(cache_folder())}
+
+
+def opencl_facts(runtimes: list[str], found: Sequence[Device], how: str) -> Facts:
+    """Return the runtimes and devices of OpenCL; `how` installs a runtime for the CPU."""
+    devices = [_device_facts(device) for device in found]
+    none = f"none: on x86-64 Linux, {how} installs a runtime for the CPU"
     return {
-        "opencl_runtimes": loader_report(),
-        "opencl_devices": [_device_facts(device) for device in found],
-        "opencl_cache": _text(cache_folder()),
-        "opencl_cpu_runtime": INSTALL_CPU_RUNTIME,
+        "opencl_runtimes": Said(runtimes, runtimes or ["none found"]),
+        "opencl_devices": Said(devices, [*map(_device_line, devices)] or [none]),
+        "opencl_cpu_runtime": Said(how),
     }
 
 
@@ -174,24 +178,6 @@ def _device_facts(device: Device) -> Facts:
     size = (device.max_width, device.max_height) if device.has_images else None
     names = ("name", "platform", "version", "is_processor", "works", "problem", "remedy")
     return {**facts_of(device, *names), "max_image": size}
-
-
-def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact, and say what is missing."""
-    if "report" in facts:
-        return facts["report"]  # type: ignore[no-any-return] # lines
-    if "kernel_cache" not in facts:
-        return lines(facts)
-    shown = dict(facts)
-    shown["kernel_cache"] = facts["kernel_cache"] or (
-        "none: no folder is writable, so each process compiles again; set NUMBA_CACHE_DIR to a "
-        "writable folder"
-    )
-    if install := shown.pop("opencl_cpu_runtime", ""):
-        none = f"none: on x86-64 Linux, {install} installs a runtime for the CPU"
-        shown["opencl_runtimes"] = facts["opencl_runtimes"] or ["none found"]
-        shown["opencl_devices"] = [_device_line(one) for one in facts["opencl_devices"]] or [none]
-    return lines(shown)
 
 
 def _device_line(device: Facts) -> str:
@@ -204,4 +190,4 @@ def _device_line(device: Facts) -> str:
     return f"{name}: works, {images}{slow}"
 
 
-COMMAND = Command(_answer, _lay_out)
+COMMAND = Command(_answer, lambda facts: facts["report"] if "report" in facts else lines(facts))

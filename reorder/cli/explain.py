@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.bench.cases import attr_of
-from reorder.cli.command import Command, Facts, Options, buffer_of, lines, pair_of, save
+from reorder.cli.command import Command, Facts, Line, Options, Said, buffer_of, pair_of, save
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan
@@ -22,7 +20,6 @@ _SIDES = ("src", "dst")
 _SET_BYTES, _WAYS, _LINE_BITS = 4096, 16, 512
 # where large arrays of numpy start in a cache line, in bytes
 _NUMPY_PLACE = 16
-_KERNELS = ("kernels", "kernels_within_lines")
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
@@ -30,52 +27,67 @@ def _answer(options: Options) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # LLVM is slow to load
     from reorder.cpu.schedule.access import describe_access  # LLVM is slow to load
 
-    if options.beside and options.svg is None:
-        raise MemdescError(
-            "--beside changes only the picture of --svg; add that, or leave --beside out"
-        )
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
     attr = attr_of(src.dims, {} if options.scale is None else {"scale": options.scale})
     plan = plan_reorder(src, dst, attr)
     prepared, relation = PreparedReorder(plan), compare_layouts(src, dst)
     kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
-    facts: Facts = {**dict(zip(_SIDES, map(repr, pair), strict=True)), "equal": src == dst}
-    facts |= {"reorder": kind, "why": why}
+    facts: Facts = dict(zip(_SIDES, map(repr, pair), strict=True))
+    facts |= {"equal": Said(src == dst), "reorder": Said(kind, f"{kind}: {why}"), "why": Said(why)}
     for key in _SHOWN:
-        values = getattr(src, key), getattr(dst, key)
-        facts[key] = values[0] if values[0] == values[1] else dict(zip(_SIDES, values, strict=True))
-    written = dst.padded_nelems if dst.nelems else 0
+        one, other = getattr(src, key), getattr(dst, key)
+        facts[key] = Said(one) if one == other else dict(zip(_SIDES, (one, other), strict=True))
     if kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
-    facts |= {
-        "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
-        "access": [describe_access(plan, box) for box in plan.boxes],
-        "slow": [] if kind != COPY else slow_strides(plan),
-        "kernels": list(prepared.kernels_at(0)),
-        "kernels_within_lines": list(prepared.kernels_at(_NUMPY_PLACE)),
+    written = dst.padded_nelems if dst.nelems else 0
+    nbytes = {
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(written),
         "of_these_padding": dst.dtype.nbytes(written - dst.nelems),
-        "indirection_tables": any(box.indirect for box in plan.boxes),
     }
+    slow = [] if kind != COPY else slow_strides(plan)
+    kernels, within = ([*prepared.kernels_at(place)] for place in (0, _NUMPY_PLACE))
+    facts |= {
+        "plan": Said([_box_facts(box) for box in plan.boxes], str(plan).splitlines()),
+        "access": [describe_access(plan, box) for box in plan.boxes],
+        "slow": slow or Said(slow),
+        "kernels": Said(kernels, _kernels_text(kind, kernels, within)),
+        "kernels_within_lines": Said(within),
+        "bytes": Line(_bytes_text(kind, *nbytes.values())),
+        **{key: Said(count) for key, count in nbytes.items()},
+        "indirection_tables": Said(any(box.indirect for box in plan.boxes)),
+    }
+    if kind == COPY:
+        facts["time"] = Line("memdesc bench measures it")
     if options.svg is not None:
-        save(src.show(beside=dst) if options.beside else plan.show(), options.svg)
+        save(plan.show(), options.svg)
         facts["wrote"] = options.svg
-    if options.kernels is not None:
-        from reorder.opencl import kernel_texts  # pyopencl is slow to load
-
-        facts["texts"] = kernel_texts(*pair)
     return facts, 0
 
 
-def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Facts | None:
+def _kernels_text(kind: str, kernels: list[str], within: list[str]) -> str:
+    text, other = (", ".join(names) or "none" for names in (kernels, within))
+    if other != text:
+        text += f"; where dst starts within a cache line, {other}"
+    return text if kind == COPY else f"if copied, {text}"
+
+
+def _bytes_text(kind: str, read: int, written: int, padding: int) -> str:
+    text = f"{read} read, {written} written"
+    text += f", of these {padding} padding" if padding else ""
+    return text if kind == COPY else f"0 if src is used as dst; if copied, {text}"
+
+
+def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Said:
     """Return the first index whose element has another offset, and both offsets."""
     moved = np.argwhere(src.layout.offsets() != dst.layout.offsets())
     if not len(moved):
-        return None
+        return Said(None)
     index = tuple(map(int, moved[0]))
-    return {"index": index, "src": src.offset(index), "dst": dst.offset(index)}
+    one, other = src.offset(index), dst.offset(index)
+    text = f"({', '.join(map(str, index))}) from offset {one} to {other}"
+    return Said({"index": index, "src": one, "dst": other}, text)
 
 
 def slow_strides(plan: ReorderPlan) -> list[str]:
@@ -132,34 +144,4 @@ def _box_facts(box: Box) -> Facts:
     }
 
 
-def _lay_out(facts: Facts) -> list[str]:
-    """Return what differs, the plan, and the texts of kernels."""
-    shown: dict[str, Any] = {key: facts[key] for key in _SIDES}
-    shown["reorder"] = f"{facts['reorder']}: {facts['why']}"
-    shown |= {key: facts[key] for key in _SHOWN if isinstance(facts[key], dict)}
-    if moved := facts.get("first_moved"):
-        index = ", ".join(map(str, moved["index"]))
-        shown["first_moved"] = f"({index}) from offset {moved['src']} to {moved['dst']}"
-    padding = facts["of_these_padding"]
-    nbytes = f"{facts['bytes_read']} read, {facts['bytes_written']} written"
-    nbytes += f", of these {padding} padding" if padding else ""
-    kernels, within = (", ".join(facts[key]) or "none" for key in _KERNELS)
-    if within != kernels:
-        kernels += f"; where dst starts within a cache line, {within}"
-    if facts["reorder"] != COPY:
-        nbytes = f"0 if src is used as dst; if copied, {nbytes}"
-        kernels = f"if copied, {kernels}"
-    shown |= {key: facts[key] for key in ("plan", "access", "slow") if facts[key] or key != "slow"}
-    shown |= {"kernels": kernels, "bytes": nbytes}
-    if facts["reorder"] == COPY:
-        shown["time"] = "memdesc bench measures it"
-    shown |= {"wrote": facts["wrote"]} if "wrote" in facts else {}
-    texts = facts.get("texts", ())
-    return [*lines(shown), *(line for text in texts for line in ("", *text.splitlines()))]
-
-
-COMMAND = Command(
-    _answer,
-    _lay_out,
-    settings={"--kernels": {"choices": ["opencl"]}},
-)
+COMMAND = Command(_answer)

@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from math import prod
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
@@ -35,31 +33,24 @@ _SHOWN = 8
 _FLOATS = ("f64", *UNQUANTISED)
 
 
-class _Listing(NamedTuple):
-    """The contents of a path: rows of the table, quantised weights, what is missing, and notes."""
-
-    files: Sequence[Path]
-    # the tensors that are asked for
-    rows: list[Facts]
-    weights: list[_Weight]
-    # shards that were not read, with the tensors that they should hold
-    unread: list[tuple[str, list[str]]]
-    # weights without scales, and scales without weights
-    unscaled: list[str]
-    notes: list[str]
-
-
 def _answer(options: Options) -> tuple[Facts, int]:
-    listings = zip(*map(_listing, options.path), strict=True)
-    files, rows, weights, unread, unscaled, notes = ([*chain(*parts)] for parts in listings)
+    """List what a path, or one tensor in it, holds."""
+    operand = Operand(options.path)
+    container = read_container(operand.path, skip_unreadable=True)
+    operand.check_named(container.entries)
+    model = Model(operand.path, container)
+    rows = [row for row in _rows(container, model.weights) if operand.name in {None, row["name"]}]
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     for each in (found, *alike.values()):
         each.sort(key=lambda row: _key(row[options.sort]))
     shown = {row["name"] for row in found}
-    weights = sorted((each for each in weights if each.codes in shown), key=lambda each: each.layer)
+    weights = _weights(container, model.weights)
+    chosen = sorted((each for each in weights if each.codes in shown), key=lambda each: each.layer)
+    plain = [each.layer for each in weights if each.desc is None]
+    unscaled, orphans = find_unscaled(model), find_orphans(model)
     facts: Facts = {
-        "files": [*map(str, files)],
+        "files": [*map(str, container.files)],
         "tensors": found,
         **alike,
         "count": len(found),
@@ -75,46 +66,36 @@ def _answer(options: Options) -> tuple[Facts, int]:
                 "options": dict(each.desc.options),
                 "bytes": each.nbytes,
             }
-            for each in weights
+            for each in chosen
             if each.desc is not None
         ],
-        **_layers(weights),
-        "unread": dict(unread),
-        "unscaled": sorted(unscaled),
-        "notes": notes,
+        **_layers(chosen),
+        "unread": {file: [*each.names] for file, each in container.unread.items()},
+        "unscaled": sorted([*unscaled, *orphans]),
+        "notes": _notes(model, find_plain(model, plain), unscaled, orphans),
     }
-    return facts, 1 if unread or unscaled or not found else 0
+    return facts, 1 if facts["unread"] or facts["unscaled"] or not found else 0
 
 
-def _listing(given: str) -> _Listing:
-    """List what a path, or one tensor in it, holds."""
-    operand = Operand(given)
-    path, name = operand.path, operand.name
-    container = read_container(path, skip_unreadable=True)
-    operand.check_named(container.entries)
-    model = Model(path, container)
-    groups = model.weights
-    rows = [row for row in _rows(container, groups) if name in {None, row["name"]}]
-    weights = _weights(container, groups)
-    unscaled, orphans = find_unscaled(model), find_orphans(model)
-    why = "it scales a weight, as other tensors of that name do, but there is no "
+def _notes(
+    model: Model, plain: dict[str, str], unscaled: dict[str, str], orphans: dict[str, str]
+) -> list[str]:
+    """Say which weights are not read as records, what is missing, and what config.json changes."""
+    container, groups = model.container, model.weights
     notes = _noted(map(_why_codes, (group for group in groups if group.desc is None)))
-    for reasons in (
-        find_plain(model, [weight.layer for weight in weights if weight.desc is None]),
-        unscaled,
-        {name: why + weight for name, weight in orphans.items()},
-    ):
+    why = "it scales a weight, as other tensors of that name do, but there is no "
+    scaling_none = {name: why + weight for name, weight in orphans.items()}
+    for reasons in (plain, unscaled, scaling_none):
         notes += _noted((layer, reason, reason) for layer, reason in reasons.items())
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     # a tensor may be a record by itself, as in GGUF
     has_blocks = any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
-    is_known = any(group.desc is not None for group in groups)
-    is_plain = path.is_dir() and not (groups or unscaled or container.unread or has_blocks)
+    is_plain = not (groups or unscaled or container.unread or has_blocks)
     try:  # config files may say that weights mean other numbers, or that plain ones are quantised
-        if is_known:
+        if any(group.desc is not None for group in groups):
             model.configs.refuse_changed()
-        elif is_plain:
+        elif is_plain and model.path.is_dir():
             model.configs.refuse_unknown()
     except MemdescError as error:
         notes.append(str(error))
@@ -122,8 +103,7 @@ def _listing(given: str) -> _Listing:
         names = [*each.names]
         count = f", with {len(names)} tensors such as {names[0]}" if names else ""
         notes.append(f"{file} is not shown{count}: {each.reason}")
-    unread = [(file, [*each.names]) for file, each in container.unread.items()]
-    return _Listing(container.files, rows, weights, unread, [*unscaled, *orphans], notes)
+    return notes
 
 
 def _totals(

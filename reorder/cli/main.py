@@ -1,4 +1,4 @@
-"""The command line: parse it, run one command, print its answer."""
+"""The command line: parse it as `commands.txt` says, run one command, print its answer."""
 
 from __future__ import annotations
 
@@ -9,33 +9,55 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
-from typing import NoReturn, TextIO
+from keyword import iskeyword
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn, TextIO
 
 import memdesc
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
-from memdesc.names.similar import similar_words, transposed
-from reorder.cli.arguments import GROUPS, ROWS, add_arguments
-from reorder.cli.command import Command, one_line
-from reorder.cli.progress import CompileNotice, warn
+from memdesc.names.similar import similar_words
+from reorder.cli.command import Command, json_of, one_line
+from reorder.cli.progress import CompileNotice
 from reorder.disk import reason_of
 
-NAMES = tuple(ROWS)
+# indented lines continue those above
+_TEXT = re.sub(r"\n +", " ", Path(__file__).with_name("commands.txt").read_text(encoding="utf-8"))
+_HEAD, *_PARTS = _TEXT.strip().split("\n\n# ")
+# what arguments of several commands mean: what stands for the value, and the text
+_SHARED = {
+    (words := spec.split())[0]: (words[-1], text.strip())
+    for spec, _, text in (line.partition("  ") for line in _HEAD.split("\n\n")[1].splitlines())
+}
+# by group and name: the summary of a command, an example, and its arguments
+_GROUPED = {
+    group: {name: rest for name, *rest in map(str.splitlines, texts)}
+    for group, *texts in (part.split("\n\n## ") for part in _PARTS)
+}
+GROUPS = MappingProxyType({group: tuple(rows) for group, rows in _GROUPED.items()})
+"""The commands in the order of the help; each is a module of its name."""
+_ROWS = {name: row for rows in _GROUPED.values() for name, row in rows.items()}
+NAMES = tuple(_ROWS)
 _ALL = f"; the commands are {', '.join(NAMES)}"
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 _EPILOG = "memdesc COMMAND --help says what a command takes."
-# a word that may be the name of a layout, with a number of two digits or more
-_NUMBERED = re.compile(r"[A-Za-z]\w*[0-9]{2}\w*", re.ASCII)
-_DIGITS = re.compile("[0-9]")
 # How many characters of the start and of the end of an error are kept: the reason is often last.
 _MAX_PART = 2000
 # a shell adds this to the number of the signal that ended a command
 _BY_SIGNAL = 128
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
+# how an argument is written: its flags, or none; what stands for its value; how often it is given,
+# whether it must be; its default
+_SPEC = re.compile(r"^(\[?)(?:--[a-z-]+ ?)*([A-Z,]*)\]?( \.\.\.)?(!?)(=?)(.*)$")
 # what shtab's scripts call to complete names of files, in each shell
 _FILES = {
     "bash": "_shtab_compgen_files",
@@ -98,11 +120,8 @@ def _run(given: Sequence[str]) -> int:
         command: Command = options.command
         with CompileNotice():
             facts, code = command.answer(options)
-        for word in given:
-            _warn_of_swapped_digits(word)
-        text = (
-            json.dumps(facts) if options.json else "\n".join(map(one_line, command.lay_out(facts)))
-        )
+        lines = [json.dumps(json_of(facts))] if options.json else command.lay_out(facts)
+        text = "\n".join(map(one_line, lines))
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2
@@ -114,18 +133,6 @@ def _run(given: Sequence[str]) -> int:
         _complain(f"the answer cannot be written: {why}", given)
         return 2
     return int(code)
-
-
-def _warn_of_swapped_digits(word: str) -> None:
-    """Warn of a block size such as 61, which no system has, where 16 makes a known name."""
-    name = word.partition("=")[2] if word.startswith("--") else word
-    if not _NUMBERED.fullmatch(name):
-        return
-    near = tuple(
-        each for each in transposed(name) if _DIGITS.sub("", each) == _DIGITS.sub("", name)
-    )
-    if near:
-        warn(f"no system has the name {name!r}; it was read by its letters{did_you_mean(near)}")
 
 
 def _complain(text: str, given: Sequence[str]) -> None:
@@ -192,8 +199,8 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command; no other command is loaded."""
-    row = ROWS[name]
-    parser = _Parser(f"memdesc {name}", row.summary, f"example: {row.example}")
+    summary, example, *_ = _ROWS[name]
+    parser = _Parser(f"memdesc {name}", summary, f"example: {example}")
     _fill(parser, name)
     return parser
 
@@ -202,8 +209,8 @@ def shell_parser() -> argparse.ArgumentParser:
     """Return one parser for all commands, from which `shtab` makes completion scripts."""
     parser = _all_commands()
     commands = parser.add_subparsers()
-    for name, row in ROWS.items():
-        one = commands.add_parser(name, description=row.summary, help=row.summary)
+    for name, (summary, *_) in _ROWS.items():
+        one = commands.add_parser(name, description=summary, help=summary)
         _fill(one, name)
         for action in one._actions:  # noqa: SLF001 - argparse has no public list
             if action.choices is None and action.nargs != 0:
@@ -214,7 +221,12 @@ def shell_parser() -> argparse.ArgumentParser:
 def _fill(parser: argparse.ArgumentParser, name: str) -> None:
     command: Command = import_module(f"reorder.cli.{name}").COMMAND
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_arguments(parser, ROWS[name], command.words, command.settings)
+    known = {**{name: text for name, (_, text) in _SHARED.items()}, **command.words}
+    for line in _ROWS[name][2:]:
+        spec, _, text = line.partition("  ")
+        for flag in re.findall("--[a-z-]+", spec) or [""]:
+            argument, settings = _settings(spec, flag, text.strip(), known)
+            parser.add_argument(argument, **{**settings, **command.settings.get(flag, {})})
     parser.set_defaults(command=command)
 
 
@@ -222,7 +234,7 @@ def _all_commands() -> argparse.ArgumentParser:
     """Return a parser that lists the commands in their groups."""
     width = max(map(len, NAMES)) + 2
     groups = [
-        "\n".join([f"{group}:", *(f"  {name:{width}}{ROWS[name].summary}" for name in names)])
+        "\n".join([f"{group}:", *(f"  {name:{width}}{_ROWS[name][0]}" for name in names)])
         for group, names in GROUPS.items()
     ]
     parser = _Parser("memdesc", "\n\n".join([_DESCRIPTION, *groups]), _EPILOG)
@@ -248,3 +260,81 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
             parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
+
+
+# Arguments.
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return integers joined by x or by commas."""
+    # numpy and torch print (2, 17) and [2, 17]
+    bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
+    found = [number.strip() for number in re.split("[x,]", bare)]
+    if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in found):
+        msg = f"{short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
+        if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
+            msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
+        raise ArgumentTypeError(msg)
+    return tuple(map(int, found))
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise ArgumentTypeError(f"give how many, 0 or more, not {short_repr(text)}")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    """Return a size such as ``200MiB``, in bytes; units are powers of 1024."""
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
+    if not size:
+        raise ArgumentTypeError(f"{text!r} is not a size above 0, such as 200MiB or 1073741824")
+    return size
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        raise ArgumentTypeError(f"give a time above 0, such as 0.1, not {short_repr(text)}")
+    return seconds
+
+
+# how values are read, by flags or by what stands for a value in the help; others are strings
+_TYPES: Mapping[str, Any] = {
+    "--seconds": _seconds,
+    "--beta": float,
+    **dict.fromkeys(("DIMS", "INDEX"), _numbers),
+    **dict.fromkeys(("N", "BYTES"), int),
+    **dict.fromkeys(("T", "R", "MB"), float),
+    "SIZE": _size,
+}
+
+
+def _settings(
+    spec: str, flag: str, text: str, known: Mapping[str, str]
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of an argument, and what argparse is told about it."""
+    ((optional, metavar, several, required, has_default, default),) = _SPEC.findall(spec)
+    shared, meaning = _SHARED.get(flag or metavar, ("", ""))
+    text = meaning + text.removeprefix("...") if text.startswith("...") or not text else text
+    settings: dict[str, Any] = {"help": text.format_map(known)}
+    metavar = metavar or shared
+    if not metavar:
+        return flag, settings | {"action": "store_true"}
+    settings |= {"metavar": metavar, "type": _TYPES.get(flag, _TYPES.get(metavar))}
+    dest = flag.removeprefix("--").replace("-", "_") or metavar.lower()
+    dest += "_" * iskeyword(dest)
+    if has_default:
+        settings["default"] = default
+        settings["type"] = _count if settings["type"] is int else settings["type"]
+    if optional:
+        settings["nargs"] = "?"
+    if not flag:
+        return dest, settings
+    if several:
+        settings |= {"action": "append", "default": []}
+    return flag, settings | {"dest": dest} | ({"required": True} if required else {})

@@ -45,11 +45,11 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 def _answer(options: Options) -> tuple[Facts, int]:
     system = options.system
     is_listed = system is None or system in _VOCABULARIES
-    is_of_one = any((options.dims, options.dtype, options.letters)) or not is_listed
+    is_of_one = any((options.dims, options.dtype)) or not is_listed
     if system is not None and system not in SYSTEMS and (is_of_one or not is_listed):
         raise MemdescError(no_system(system))
     if is_of_one and not options.text:
-        msg = "--dtype and --letters apply to a single layout; name it, with its dims"
+        msg = "--dtype applies to a single layout; name it, with its dims"
         if not is_listed:
             msg = f"{system} has no names to list; those that have are {', '.join(_VOCABULARIES)}"
         raise MemdescError(msg)
@@ -60,7 +60,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
         row
         for row in _rows()
         if (row["text"] in meant or is_wanted(row["text"], options.text))
-        and (options.ndims is None or row["ndims"] == options.ndims)
         and system in {None, row["vocabulary"]}
     ]
     if names:
@@ -111,8 +110,6 @@ def _rows() -> Iterator[Facts]:
 
 def _of_layout(options: Options) -> tuple[Facts, int]:
     """Return every name of a layout, and its strings in the notations of other systems."""
-    if options.ndims is not None:
-        raise MemdescError("--ndims is for a list of names, not for one layout; leave it out")
     layout = normal_form(layout_of(options, options.text))
     desc = buffer_of(layout)
     # layouts with the same offsets: a system may write only the one with fewer blocks

@@ -9,14 +9,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, MemoryDesc, tags
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.create import tag_of
 from memdesc.errors import counted
 from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
 from memdesc.record import known_records
-from memdesc.tags import LETTERS as LETTERS_OF_DIMS
-from memdesc.tags import check_letters
+from memdesc.tags import LETTERS
 from reorder.cli.command import (
     Command,
     Facts,
@@ -48,7 +47,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
     desc = buffer_of(layout)
     indices = [*options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
-    indices += [index for pixel in options.pixel for index in _lanes_of(layout, pixel)]
     facts = layout_facts(layout)
     if options.banks:
         facts["banks"] = _banks(desc)
@@ -65,19 +63,9 @@ def _banks(desc: MemoryDesc) -> list[Facts]:
     for dim, nbytes in product(range(desc.ndims), (16, 8, 4, 2, 1)):
         with suppress(MemdescError):  # so many bytes are not adjacent
             conflicts = desc.bank_conflicts(dim, nbytes)
-            letter = (desc.letters or LETTERS_OF_DIMS)[dim]
+            letter = (desc.letters or LETTERS)[dim]
             found.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
     return found
-
-
-def _lanes_of(layout: MemoryDesc | ImageDesc, pixel: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the index of each lane of a pixel."""
-    if not isinstance(layout, ImageDesc):
-        raise MemdescError(
-            f"--pixel {','.join(map(str, pixel))} asks for a pixel of an image, but {layout!r} is "
-            "a buffer; use --byte"
-        )
-    return [layout.index(*pixel, lane) for lane in range(layout.channels)]
 
 
 def _without_dims(options: Options) -> Facts | None:
@@ -88,8 +76,7 @@ def _without_dims(options: Options) -> Facts | None:
         tag = tag_of(options.layout, 0, 32)
     except MemdescError:
         return None
-    letters = options.letters or dim_letters(options.layout) or tags.LETTERS[: tag.ndims]
-    check_letters(letters, tag.ndims)
+    letters = dim_letters(options.layout) or LETTERS[: tag.ndims]
     return {
         "layout": options.layout,
         "dims": ", ".join(letters),
@@ -126,7 +113,7 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
 
 def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    flags = ("dtype", "letters", "at", "byte", "pixel")
+    flags = ("dtype", "at", "byte")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
         raise MemdescError(
             f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"

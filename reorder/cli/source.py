@@ -19,10 +19,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
         if options.to_dtype is not None:
             raise MemdescError("--to-dtype is for a reorder; add --to, or leave --to-dtype out")
         return {"source": layout_of(options).source(options.lang, name)}, 0
-    if options.letters is not None:
-        raise MemdescError(
-            "--letters are for the dims of a layout; the loops of a reorder have none"
-        )
     src, dst = map(buffer_of, pair_of(options, options.to))
     return {"source": plan_reorder(src, dst).source(options.lang, name)}, 0
 

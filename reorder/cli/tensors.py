@@ -359,11 +359,12 @@ def _read_raw(given: Operand, how: Reading) -> Memory:
         # the last row may end with its pixels, or with the gap after them
         needed = pitch * (rows - 1) + row
         if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
-            rest = (
-                "it is truncated, or has another type, other dims or another layout"
-                if found < needed
-                else _too_long(found, needed)
-            )
+            rest = f"it is {'truncated' if found < needed else 'longer'}, or has "
+            rest += "another type, other dims or another layout"
+            if found > needed:
+                header = counted(found - needed, "byte")
+                rest += f"; pass --offset {found - needed} if a header of {header} comes first, or "
+                rest += "--ignore-rest if something follows the tensor"
             apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
             raise MemdescError(
                 f"{path!r} has {found} bytes from byte {how.offset or 0} on, but {layout!r} takes "
@@ -415,20 +416,6 @@ def _misnamed(path: str, named: MemoryDesc, given: str) -> MemdescError:
         f"the name of {path!r} says {named!r}, which contradicts {given}; leave that out, or "
         "rename the file if its name is wrong"
     )
-
-
-def _too_long(found: int, needed: int) -> str:
-    """Return what may be wrong with raw bytes that are more than a layout takes."""
-    rest = found - needed
-    header = (
-        f"pass --offset {rest} if a header of {counted(rest, 'byte')} comes first, or "
-        "--ignore-rest if something follows the tensor"
-    )
-    if not needed or found % needed:
-        return header
-    times = found // needed
-    size = {2: "twice"}.get(times, f"{times} times")
-    return f"it is {size} that: perhaps another type, other dims or another layout; or {header}"
 
 
 def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> MemoryDesc | ImageDesc:

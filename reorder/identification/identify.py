@@ -30,14 +30,13 @@ from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.comparison import check_amount, widened
 from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
-from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.messages import first_of
-from reorder.values.formats import INTEGERS
+from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
@@ -62,6 +61,10 @@ _LOOSE = 1e-3
 _NARROWER = ("u4", "s4", "u8", "s8")
 # The widest codes that packings of weights pack.
 _CODE_BITS = 8
+# few files have these types: they are tried only if a caller names them
+_RARE = ("f8_e5m2fnuz", "f8_e4m3fnuz", "f4_e2m1")
+# the magnitudes that tensors usually have, and the share that a range leaves out at each end
+_LEAST, _MOST, _TAIL = 1e-6, 1e6, 0.05
 # One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 
@@ -103,6 +106,34 @@ class Candidate(NamedTuple):
     agreement: float
     is_padding_zero: bool
     is_type_known: bool = True
+
+
+@immutable
+class TypeReading(NamedTuple):
+    """What bytes look like in a type. Zeros, which look the same in every type, are left out.
+
+    Parameters
+    ----------
+    dtype : DataType
+        The type.
+    ordinary : float
+        The share of the elements that are ordinary numbers: normal ones for a float, with a
+        magnitude from 1e-6 to 1e6.
+    least, most : float
+        The range of the magnitudes, without the 5 % at each end; NaN if none is finite.
+
+    Examples
+    --------
+    >>> x = np.arange(1, 33, dtype=np.int32)
+    >>> found = reorder.identify(x, dims=(4, 8), dtype="f32")
+    >>> [(str(each.dtype), each.ordinary) for each in found.readings]
+    [('f32', 0.0), ('s32', 1.0), ('u32', 1.0)]
+    """
+
+    dtype: DataType
+    ordinary: float
+    least: float
+    most: float
 
 
 @immutable
@@ -353,7 +384,7 @@ def _in_other_types(
     order = tuple(range(len(dims)))
     by_width: dict[int, list[Known]] = {}
     found: list[Candidate] = []
-    for kind in number_types():
+    for kind in _number_types():
         if kind in tried:
             continue
         if kind.bits not in by_width:
@@ -435,9 +466,9 @@ def _by_padding(
     ]
     found.sort(key=_likelihood)
     widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
-    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
+    read = tuple(each for bits in sorted(widths) for each in _readings(data, bits))
     if dtype is None:
-        likely = {bits: likely_types(read, bits) for bits in widths}
+        likely = {bits: _likely_types(read, bits) for bits in widths}
         found = [_typed(each, likely[each.desc.dtype.bits]) for each in found]
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
@@ -455,7 +486,37 @@ def _by_padding(
     return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
 
 
-def likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
+def _number_types() -> list[DataType]:
+    """Return the types of numbers that are tried if the caller names none."""
+    return [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
+
+
+def _readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
+    """Return what the elements of a width look like in each type of numbers of this width.
+
+    Elements of 4 bits look the same in every type, and so do bytes that are all zero.
+    """
+    if bits < np.iinfo(np.uint8).bits:
+        return []
+    words = data[: data.size * 8 // bits * bits // 8].view(f"u{bits // 8}")
+    words = words[words != 0]
+    if words.size > _SAMPLES:
+        words = words[np.random.default_rng(0).integers(0, words.size, _SAMPLES)]
+    return [_reading(kind, words) for kind in _number_types() if kind.bits == bits and words.size]
+
+
+def _reading(kind: DataType, words: NDArray[np.unsignedinteger]) -> TypeReading:
+    memory = Memory(memory_desc(words.shape, kind), words.view(np.uint8))
+    magnitudes = np.abs(reorder(memory, "plain", dtype="f64").numpy())
+    form = FORMATS[kind.name]
+    normal = 2.0 ** (1 - form.bias) if isinstance(form, FloatFormat) else 0.0
+    is_ordinary = (magnitudes >= max(_LEAST, normal)) & (magnitudes <= _MOST)
+    finite = magnitudes[np.isfinite(magnitudes)]
+    least, most = np.quantile(finite, (_TAIL, 1 - _TAIL)) if finite.size else (np.nan, np.nan)
+    return TypeReading(kind, float(is_ordinary.mean()), float(least), float(most))
+
+
+def _likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
     """Return the types in which nearly all elements are ordinary, of one width if it is given."""
     return [
         each.dtype
@@ -474,7 +535,7 @@ def _typed(found: Candidate, likely: Sequence[DataType]) -> Candidate:
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     """Return a remark if the bytes do not look like the given type, but like another one."""
     given = next((each for each in read if each.dtype == dtype), None)
-    others = likely_types(read)
+    others = _likely_types(read)
     if given is None or given.ordinary > 1 - _ORDINARY or not others:
         return ""
     named = " or ".join(map(str, others))

@@ -1,6 +1,5 @@
 """Texts in OpenCL C: those of kernels, and generated sources, on every runtime found."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder import opencl
-from reorder.cli import main
 from reorder.opencl import binaries
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.programs import _DIVISION
@@ -134,12 +132,3 @@ def test_texts_of_buffers_need_no_device() -> None:
         opencl.kernel_texts("nchw", SRC)  # type: ignore[arg-type] # the mistake
     with pytest.raises(MemdescError, match="src has dims"):
         opencl.kernel_texts(SRC, memory_desc((3,), "f32"))
-
-
-def test_explain_writes_kernels_of_buffers_and_images(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("explain", "nchw", "2x17x5x4", "--to", "in_out_channel", "--kernels", "opencl")
-    texts = opencl.kernel_texts(SRC, image_desc(DIMS, "f32", "in_out_channel"))
-    assert main([*words]) == 0
-    assert capsys.readouterr().out.endswith("\n\n" + "\n".join(texts))
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["texts"] == [*texts]

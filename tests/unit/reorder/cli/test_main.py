@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from reorder.cli import progress
-from reorder.cli.arguments import GROUPS
+from reorder.cli import doctor, progress
 from reorder.cli.doctor import COMMAND
-from reorder.cli.main import NAMES, command_parser, flags_of, main, shell_parser
+from reorder.cli.main import GROUPS, NAMES, command_parser, flags_of, main, shell_parser
 from reorder.cli.progress import NOTICE, CompileNotice
 from tests.programs import run_python
 from tests.unit.reorder.cli.shell import Shell
@@ -69,31 +68,25 @@ def test_the_parser_for_completion_has_every_command_with_its_flags() -> None:
 
 def test_what_is_missing_is_reported() -> None:
     device: dict[str, Any] = {"name": "n", "platform": "p", "version": "v", "problem": ""}
-    device |= {"is_processor": False, "max_image": None}
+    device |= {"is_processor": False, "works": True, "remedy": "", "has_images": False}
+    device |= {"max_width": 16, "max_height": 8}
     broken = {**device, "problem": "no compiler", "remedy": "install one"}
-    processor = {**device, "is_processor": True, "max_image": (16, 8)}
-    facts: dict[str, Any] = {
-        "kernel_cache": None,
-        "opencl_runtimes": [],
-        "opencl_cpu_runtime": "pip install x",
-    }
+    processor = {**device, "is_processor": True, "has_images": True}
     for devices, ends in (
         (
             [device, broken, processor],
             [
-                "set NUMBA_CACHE_DIR to a writable folder",
                 "none found",
                 "n (p, v): works, no images, buffers only",
                 "n (p, v): fails: no compiler; install one",
                 "up to 16 x 8; the CPU: a reorder without a device is faster",
             ],
         ),
-        ([], ["folder", "none found", "pip install x installs a runtime for the CPU"]),
+        ([], ["none found", "pip install x installs a runtime for the CPU"]),
     ):
-        lines = COMMAND.lay_out(facts | {"opencl_devices": devices})
+        made: list[Any] = [SimpleNamespace(**each) for each in devices]
+        lines = COMMAND.lay_out(doctor.opencl_facts([], made, "pip install x"))
         assert all(line.endswith(end) for line, end in zip(lines, ends, strict=True)), lines
-    lines = COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})
-    assert lines[1].endswith("pyopencl does not load")
 
 
 # The bar of long work, and the line that announces compilation.
