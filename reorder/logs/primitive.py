@@ -204,9 +204,12 @@ def read_problem(text: str) -> Problem:
     """Read a problem string; one of neither form gives a problem without sizes and dims."""
     if re.fullmatch(f"{DIMS}(?::{DIMS})*", text):
         return Problem({}, tuple(map(read_dims, text.split(":"))))
-    matches = [*_SIZE.finditer(text)]
-    sizes = {match["name"]: _number(match["size"]) for match in matches}
-    is_read = "".join(match[0] for match in matches) == text and all(map(isfinite, sizes.values()))
+    sizes: dict[str, float] = {}
+    at = 0
+    while match := _SIZE.match(text, at):  # a search would be quadratic
+        sizes[match["name"]] = _number(match["size"])
+        at = match.end()
+    is_read = at == len(text) and all(map(isfinite, sizes.values()))
     return Problem(sizes if is_read else {}, ())
 
 
