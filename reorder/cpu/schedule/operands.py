@@ -19,8 +19,7 @@ from math import prod
 import numpy as np
 
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.loops import offset_table
-from reorder.cpu.schedule.tiles import contiguous_nodes
+from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.cpu.tables import Array, Words
 from reorder.plan.nodes import Node
 
@@ -73,7 +72,8 @@ def tile_rows(
     nodes: tuple[Node, ...], sides: Sequence[list[int]], max_nodes: int | None = None
 ) -> Rows:
     """Return the longest rows that are contiguous on all sides, of at most `max_nodes` nodes."""
-    inner = min(contiguous_nodes(nodes, strides) for strides in sides)
+    extents = [node.valid for node in reversed(nodes)]
+    inner = min(count_contiguous(extents, strides[::-1]) for strides in sides)
     inner = inner if max_nodes is None else min(inner, max_nodes)
     columns = prod(node.valid for node in nodes[len(nodes) - inner :])
     return Rows([_row_offsets(nodes, strides, columns) for strides in sides], columns)

@@ -18,10 +18,9 @@ from reorder.cpu.schedule.tile_program import (
     OPERANDS,
     SLOT_BITS,
     Base,
-    ScheduledTile,
     Side,
-    Step,
     TilesHead,
+    TileStep,
     encode_tile,
 )
 from reorder.cpu.schedule.tile_steps import schedule_tile
@@ -107,7 +106,7 @@ def _tile_batch(
     for tile in tiles:
         start = len(words) - len(TilesHead._fields)
         workloads.append(Workload(start, size_of(tile.outer), 1, 1, _size(tile)))
-        words += encode_tile(schedule_tile(config, tile, is_indirect=bool(indirect)))
+        words += schedule_tile(config, tile, is_indirect=bool(indirect))
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte
@@ -136,10 +135,10 @@ def join(batches: Sequence[Batch]) -> Batch:
             bounds += [bounds[-1] + stop for stop in shares.bounds[1:].tolist()]
             continue
         for first, last in pairwise(shares.bounds.tolist()):
-            src, dst = Side(Base.SRC), Side(Base.DST)
-            step = Step(batch.kernel, batch.program, src, dst, shares.ranges[first:last])
+            code = batch.kernel, batch.program, shares.ranges[first:last], last - first
+            step = TileStep(*code, *Side(Base.SRC), *Side(Base.DST))
             ranges.append(StepRange(len(words) - len(TilesHead._fields), 0, 1, 0, 0))
-            words += encode_tile(ScheduledTile((0, 0), (), (step,)))
+            words += encode_tile((0, 0), (), (step,))
             bounds.append(bounds[-1] + 1)
     threads = max(batch.partition.threads for batch in batches)
     table = np.array(ranges, np.int64).reshape(-1, len(StepRange._fields))

@@ -9,7 +9,8 @@ A step moves a tile, by the interpreter of boxes with a program of its own, or r
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
 is in the step; tables of offsets follow it, one int64 for each row.
 
-A schedule names the code and the arrays of a step. `runtime.stages` writes their addresses.
+A schedule has the code and the arrays of a step in the place of their addresses, which
+`runtime.stages` writes.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,7 @@ from typing import Any
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.program import LoopHead
-from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.tables import Array, Words, fields_of
+from reorder.cpu.tables import fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import Node
 
@@ -81,30 +81,34 @@ SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
+class Side(NamedTuple):
+    """Where a side of a step (src, dst, operand) starts."""
+
+    # a `Base`, or an array in the place of its address
+    base: Any
+    # the operand of the box whose offset is added to the base, or `NO_OPERAND`
+    placed_by: int = NO_OPERAND
+
+
 class TileStep(NamedTuple):
-    """One step of a tile, which the interpreter of tiles calls.
+    """One step of a tile, which the interpreter of tiles calls."""
 
-    The base of a side (src, dst, operand) is a `Base` or an address.
-    `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
-    That offset, in elements, is shifted left by `shift` in src and dst, since moves take offsets in
-    bytes.
-    """
-
-    # address of a compiled interpreter or stage
-    interpreter: int
-    # its arguments: address of a program or a table, address of ranges, number of ranges
-    program: int
-    ranges: int
+    # a compiled interpreter or stage
+    interpreter: Any
+    # its arguments: a program or a table, ranges, and their number
+    program: Any
+    ranges: Any
     range_count: int
-    src_base: int
+    src_base: Any
     src_placed_by: int
-    dst_base: int
+    dst_base: Any
     dst_placed_by: int
-    operand_base: int
-    operand_placed_by: int
-    # what becomes the `factor_address` of a `Placement`: a `Base` or an address
-    factor_base: int
-    shift: int
+    operand_base: Any = Base.SRC
+    operand_placed_by: int = NO_OPERAND
+    # what becomes the `factor_address` of a `Placement`
+    factor_base: Any = Base.SRC
+    # moves take offsets in bytes: offsets in src and dst, in elements, are shifted left by this
+    shift: int = 0
 
 
 class StageTypes(NamedTuple):
@@ -120,46 +124,6 @@ class StageTypes(NamedTuple):
     # whether whole cache lines of dst, which must be aligned to its elements, are written by
     # non-temporal stores; the interpreter of tiles emits the fence that these need
     streams: bool
-
-
-class Side(NamedTuple):
-    """A side of a step: fields of a `TileStep`."""
-
-    base: Base | Array
-    placed_by: int = NO_OPERAND
-
-
-class Step(NamedTuple):
-    """A step of a tile: a `TileStep` whose code and arrays have no addresses yet."""
-
-    code: Kernel | StageTypes
-    # what the code reads: a table, or a program of the interpreter of boxes with its ranges
-    program: Words
-    src: Side
-    dst: Side
-    ranges: Words | None = None
-    # of the offsets in src and dst
-    shift: int = 0
-    operand: Side = Side(Base.SRC)
-    factor: Base | Array = Base.SRC
-
-    @property
-    def words(self) -> tuple[Any, ...]:
-        """The fields of the `TileStep`; code and arrays stand for their addresses."""
-        ranges = (0, 1) if self.ranges is None else (self.ranges, len(self.ranges))
-        sides = *self.src, *self.dst, *self.operand
-        return (self.code, self.program, *ranges, *sides, self.factor, self.shift)
-
-
-class ScheduledTile(NamedTuple):
-    """Tiles of one shape: the offset of the first in each operand, the loops over them, the steps.
-
-    The loops have a stride in each operand.
-    """
-
-    offsets: Sequence[int]
-    outer: Sequence[Node]
-    steps: Sequence[Step]
 
 
 # src, dst, and the scale and the zero point of each.
@@ -184,12 +148,17 @@ class TileHead(NamedTuple):
     steps: int
 
 
-def encode_tile(tile: ScheduledTile) -> list[Any]:
-    """Return the instruction of a tile, in which code and arrays stand for their addresses."""
-    words = [*TileHead(len(tile.outer), len(tile.steps)), *_of_each_operand(tile.offsets)]
-    for node in tile.outer:
+def encode_tile(
+    offsets: Sequence[int], outer: Sequence[Node], steps: Sequence[TileStep]
+) -> list[Any]:
+    """Return the instruction of tiles, in which code and arrays stand for their addresses.
+
+    The first tile has an offset in each operand, the loops over tiles a stride.
+    """
+    words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
+    for node in outer:
         words += [*LoopHead(node.extent, node.valid), *_of_each_operand(node.strides)]
-    return [*words, *(word for step in tile.steps for word in step.words)]
+    return [*words, *(word for step in steps for word in step)]
 
 
 def _of_each_operand(values: Sequence[int]) -> list[int]:

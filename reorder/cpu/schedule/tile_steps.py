@@ -33,11 +33,11 @@ from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     Base,
-    ScheduledTile,
     Side,
     StageTable,
     StageTypes,
-    Step,
+    TileStep,
+    encode_tile,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.target import LINE_BITS
@@ -49,8 +49,8 @@ from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
-def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> ScheduledTile:
-    """Return tiles of one shape with their steps.
+def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> list[Any]:
+    """Return the instruction of tiles of one shape, as `encode_tile` does.
 
     With `is_indirect` the tiles of a box with indirect loops start at any offsets.
     """
@@ -58,7 +58,7 @@ def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> Sch
     in_dst = writer.in_place(Base.DST, config.dst)
     if config.moves_packed:
         writer.move(writer.in_place(Base.SRC, config.src), in_dst, pads=True)
-        return writer.scheduled()
+        return writer.encoded()
     buffer = writer.read()
     dtype = writer.computed(config.dst, in_place=tile.writes)
     is_packed_later = dtype != config.dst
@@ -72,7 +72,7 @@ def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> Sch
         writer.move(buffer, in_dst, pads=True)
     elif is_packed_later:
         writer.convert(buffer, in_dst)
-    return writer.scheduled()
+    return writer.encoded()
 
 
 class _Buffer(NamedTuple):
@@ -126,7 +126,7 @@ class _StepWriter:
         # the data of a tile: moves write its padding
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides([node.valid for node in tile.inner])
-        self.steps: list[Step] = []
+        self.steps: list[TileStep] = []
         # for each operand the offset of the first tile, and the strides of the loops over tiles
         self.offsets = [*tile.offsets]
         self.outer_strides = [
@@ -140,13 +140,13 @@ class _StepWriter:
         writer.steps = self.steps
         return writer
 
-    def scheduled(self) -> ScheduledTile:
-        """Return the tiles with the steps that were written."""
+    def encoded(self) -> list[Any]:
+        """Return the instruction of the tiles with the steps that were written."""
         outer = [
             node._replace(strides=tuple(strides[n] for strides in self.outer_strides))
             for n, node in enumerate(self.tile.outer)
         ]
-        return ScheduledTile(self.offsets, outer, self.steps)
+        return encode_tile(self.offsets, outer, self.steps)
 
     def slot(self, base: Base, dtype: str) -> _Buffer:
         """Return a slot of scratch that holds the tile."""
@@ -240,7 +240,7 @@ class _StepWriter:
                     self.offsets[k], self.outer_strides[k] = 0, gathered[0][1]
             operand = Side(values[0], k)
         rows = rows or rows_in_place(self.nodes, strides)
-        return self._run_stage(operation, sides, work, rows, operand=operand, factor=values[-1])
+        return self._run_stage(operation, sides, work, rows, *operand, values[-1])
 
     def change(self, src: _Buffer, dst: _Buffer) -> _Buffer:
         """Convert, or move if the types are equal: by whole lines if dst is streamed."""
@@ -263,15 +263,18 @@ class _StepWriter:
         sides: tuple[_Buffer, _Buffer],
         work: str,
         rows: Rows,
-        **operand: Any,
+        *operand: Any,
     ) -> _Buffer:
-        """Write the step of a stage from the first side to the second, which is returned."""
+        """Write the step of a stage from the first side to the second, which is returned.
+
+        `operand` are the last fields of a `TileStep`.
+        """
         src, dst = sides
         head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask)
         table = np.array([*head, *(start for each in rows.tables for start in each)], np.int64)
         computes = operation is not Operation.CONVERT
         code = StageTypes(src.dtype, dst.dtype, work, computes, self._streams(dst, rows.columns))
-        self.steps.append(Step(code, table, src.side, dst.side, **operand))
+        self.steps.append(TileStep(code, table, 0, 1, *src.side, *dst.side, *operand))
         return dst
 
     def _streams(self, dst: _Buffer, columns: int) -> bool:
@@ -299,7 +302,8 @@ class _StepWriter:
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
-        self.steps.append(Step(Kernel(bits), program, src.side, dst.side, ranges, shift))
+        code = Kernel(bits), program, ranges, len(ranges)
+        self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 
     def _move_as_bytes(self, src: _Buffer, dst: _Buffer, *, pads: bool) -> _Buffer:

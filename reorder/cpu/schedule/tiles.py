@@ -13,7 +13,7 @@ the box.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import compress
+from itertools import compress, product
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
@@ -66,29 +66,23 @@ def cut_into_tiles(
     if widths[0] == widths[1] < BYTE_BITS:
         counts = _tile_counts(nodes, limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
-        return _tiles_of(box, _Cuts(counts, {}), order)
+        return _tiles_of(box, counts, {}, order)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
     for bits in (0, narrow, wide) if in_place else (wide,):
         counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
-        order = _order_of(box, counts, widths)
-        moved = compress(widths, (not order.reads, not order.writes))
-        if max(moved, default=0) <= bits:
+        if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
+            order = _order_between(nodes, counts)
+        else:
+            order = _order_by_cost(nodes, counts, widths)
+        scratch = compress(widths, (not order.reads, not order.writes))
+        if max(scratch, default=0) <= bits:
             break
     heads = {}
-    if place is not None and widths[1] >= BYTE_BITS:
+    if place is not None and not padded:
         heads = _heads(box, counts, LINE_BITS // widths[1], place)
-    return _tiles_of(box, _Cuts(counts, heads), order)
-
-
-class _Cuts(NamedTuple):
-    """Where nodes are cut, by their index in the box."""
-
-    # how many steps of each node a tile takes
-    counts: dict[int, int]
-    # how many steps come before the first line of dst
-    heads: dict[int, int]
+    return _tiles_of(box, counts, heads, order)
 
 
 def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int, int]:
@@ -106,27 +100,45 @@ def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int,
     return heads
 
 
-def _order_of(box: Box, counts: dict[int, int], widths: tuple[int, int]) -> "_TileOrder":
-    """Return the order of a tile's nodes: between those of src and dst, or of the cheaper one."""
-    nodes = box.nodes
-    if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
-        return _order_between(nodes, counts)
-    return _order_by_cost(nodes, counts, widths)
-
-
-def _tiles_of(box: Box, cuts: _Cuts, order: "_TileOrder") -> tuple[list[Tile], list[Box]]:
+def _tiles_of(
+    box: Box, counts: dict[int, int], heads: dict[int, int], order: "_TileOrder"
+) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
-    pads = not order.writes
-    tiles = []
-    for offsets, outer, inner in _pieces_of(box, cuts, pads=pads):
-        inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
-        nodes = tuple(node for _, node in inside)
-        tiles.append(Tile(offsets, outer, nodes, order.reads, order.writes))
-    covered = [
-        _covered_steps(node, cuts.counts.get(k, 0), cuts.heads.get(k, 0), pads=pads)
+    parts = [
+        [*_parts_of(node, counts.get(k, 0), heads.get(k, 0), pads=not order.writes)]
         for k, node in enumerate(box.nodes)
     ]
+    tiles = []
+    for part in product(*parts):
+        offsets = box.offsets
+        for node, (start, _, _) in zip(box.nodes, part, strict=True):
+            offsets = moved(offsets, node, start)
+        outer = tuple(over for _, over, _ in part if over.extent > 1)
+        inner = tuple(part[k][2] for k in order.nodes if part[k][2].extent > 1)
+        tiles.append(Tile(offsets, outer, inner, order.reads, order.writes))
+    covered = [
+        max((start + over.extent * max(1, inside.extent) for start, over, inside in of), default=0)
+        for of in parts
+    ]
     return tiles, list(simplify(tuple(zeros_beyond(src_and_dst(box), covered))))
+
+
+def _parts_of(node: Node, count: int, head: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
+    """Yield where equal tiles of the data of a node start, the loop over them and the loop inside.
+
+    With a count of 0 the node only loops over tiles. With `pads` tiles have padding, as far as it
+    fills the last one.
+    """
+    if head:
+        yield 0, Node(1, 1, node.strides), Node(head, head, node.strides)
+    whole, tail = divmod(node.valid - head, count or 1)
+    if whole:
+        strides = tuple((count or 1) * stride for stride in node.strides)
+        yield head, Node(whole, whole, strides), Node(count, count, node.strides)
+    if tail:
+        start = head + whole * count
+        extent = min(node.extent - start, count) if pads else tail
+        yield start, Node(1, 1, node.strides), Node(extent, tail, node.strides)
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
@@ -204,33 +216,22 @@ def _order_by_cost(
 
     `counts` are those of `_tile_counts`.
     """
-    best: tuple[int, _TileOrder] | None = None
+    orders = []
     for side in (DST, SRC):
         order = _order_of_side(nodes, counts, side)
-        runs, total = _runs(nodes, counts, order)
-        is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
+        taken = [min(counts[k], nodes[k].valid) for k in order]
+        least = min(_MIN_RUN, prod(taken))
+        # whether contiguous runs of a tile in src and in dst are long enough
+        is_read, is_written = (
+            prod(taken[len(taken) - inner :]) >= least
+            for inner in (
+                count_contiguous(taken[::-1], [nodes[k].strides[of] for k in order[::-1]])
+                for of in (SRC, DST)
+            )
+        )
         cost = widths[0] * (not is_read) + widths[1] * (not is_written)
-        if best is None or cost < best[0]:
-            best = cost, _TileOrder(order, is_read, is_written)
-    assert best is not None  # noqa: S101 - there are two sides
-    return best[1]
-
-
-def _runs(
-    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int]
-) -> tuple[list[int], int]:
-    """Return the lengths of the contiguous runs of a tile in src and in dst, and its size."""
-    taken = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
-    runs = []
-    for side in (SRC, DST):
-        inner = contiguous_nodes(taken, [nodes[k].strides[side] for k in order])
-        runs.append(prod(node.valid for node in taken[len(taken) - inner :]))
-    return runs, prod(node.valid for node in taken)
-
-
-def contiguous_nodes(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how many of the innermost nodes are contiguous together in an operand."""
-    return count_contiguous([node.valid for node in reversed(nodes)], strides[::-1])
+        orders.append((cost, _TileOrder(order, is_read, is_written)))
+    return min(orders, key=lambda pair: pair[0])[1]
 
 
 def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrder:
@@ -248,56 +249,3 @@ def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrde
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]
     return _TileOrder([*rest, innermost, *inside], reads=False, writes=False)
-
-
-class _Piece(NamedTuple):
-    """Tiles of one shape: a loop nest over them, and the nest inside of each."""
-
-    # where the first tile starts
-    offsets: tuple[int, ...]
-    # the loops over tiles
-    outer: tuple[Node, ...]
-    # the loops inside of a tile, with the index of their node in the box
-    inner: tuple[tuple[int, Node], ...]
-
-
-def _pieces_of(box: Box, cuts: _Cuts, *, pads: bool) -> list[_Piece]:
-    """Return pieces that cover the data of a box; with `pads` tails may have padding."""
-    pieces = [_Piece(box.offsets, (), ())]
-    for k, node in enumerate(box.nodes):
-        count, head = cuts.counts.get(k, 0), cuts.heads.get(k, 0)
-        parts = list(_parts_of(node, count, head, pads=pads))
-        pieces = [
-            _Piece(
-                moved(piece.offsets, node, start),
-                (*piece.outer, over) if over.extent > 1 else piece.outer,
-                (*piece.inner, (k, inside)) if inside.extent > 1 else piece.inner,
-            )
-            for piece in pieces
-            for start, over, inside in parts
-        ]
-    return pieces
-
-
-def _parts_of(node: Node, count: int, head: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
-    """Yield where equal tiles of the data of a node start, the loop over them and the loop inside.
-
-    With a count of 0 the node only loops over tiles.
-    """
-    if head:
-        yield 0, Node(1, 1, node.strides), Node(head, head, node.strides)
-    whole, tail = divmod(node.valid - head, count or 1)
-    if whole:
-        strides = tuple((count or 1) * stride for stride in node.strides)
-        yield head, Node(whole, whole, strides), Node(count, count, node.strides)
-    if tail:
-        start = head + whole * count
-        extent = _covered_steps(node, count, head, pads=pads) - start
-        yield start, Node(1, 1, node.strides), Node(extent, tail, node.strides)
-
-
-def _covered_steps(node: Node, count: int, head: int, *, pads: bool) -> int:
-    """Return how many steps of a node tiles write: with `pads` they fill the last tile."""
-    if not count or not pads or (node.valid - head) % count == 0:
-        return node.valid
-    return min(node.extent, head + ((node.valid - head) // count + 1) * count)

@@ -12,7 +12,7 @@ from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
-from reorder.cpu.schedule.tile_program import Base, Side, StageTypes, Step, TileStep
+from reorder.cpu.schedule.tile_program import StageTypes
 from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -87,11 +87,6 @@ def test_a_schedule_has_no_addresses() -> None:
     words = [word for word in batch.program if isinstance(word, int)]
     assert len(words) < len(batch.program)
     assert max(map(abs, words)) < 1 << 32
-
-
-def test_a_step_has_the_words_that_compiled_code_reads() -> None:
-    step = Step(Kernel(8), np.zeros(1, np.int64), Side(Base.SRC), Side(Base.DST))
-    assert len(step.words) == len(TileStep._fields)
 
 
 @pytest.mark.parametrize(
