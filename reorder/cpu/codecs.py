@@ -14,19 +14,20 @@ from functools import reduce
 
 from llvmlite import ir
 
-from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.llvm.emit import Value, maximum, minimum, where
-from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.llvm.vectors import (
-    BFLOAT,
-    GROUP,
-    Vectors,
-    any_nan,
-    code_bits,
-    greater,
-    is_number,
-    lesser,
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
+from reorder.cpu.llvm.emit import (
+    Builder,
+    Number,
+    Type,
+    Value,
+    call,
+    constant,
+    maximum,
+    minimum,
+    phi,
+    where,
 )
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.target import LINE_BITS, has_bfloat, has_half, has_masks, is_arm
 from reorder.values.codecs import decode_exponent, decode_float
 from reorder.values.expressions import Expr, name
@@ -40,7 +41,7 @@ from reorder.values.formats import (
     IntegerFormat,
 )
 
-_I32 = ir.IntType(32)
+_I32, _FLOAT, _DOUBLE = ir.IntType(32), ir.FloatType(), ir.DoubleType()
 _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1
 # formats that have conversion instructions
@@ -49,8 +50,77 @@ _HALF, _BFLOAT = FLOATS["f16"], FLOATS["bf16"]
 _NARROWED = "s32"
 
 
-class Codec(Vectors):
-    """Vectors of `lanes` elements, and their conversion to values and back."""
+class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
+    """LLVM's `bfloat`, which llvmlite lacks."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+_BfloatType._create_instance()  # noqa: SLF001 - llvmlite creates its types this way
+_BFLOAT_TYPE = _BfloatType()
+
+# Fewest lanes for which a branch around rare numbers pays off: a 512-bit register of f32.
+GROUP = 16
+
+
+def code_bits(name: str) -> int:
+    """Return the width of the integers that hold codes of a type: at least a byte."""
+    return max(DATA_TYPES[name].bits, BYTE_BITS)
+
+
+class Codec:
+    """Vectors of `lanes` elements, their conversion to values and back, and their instructions."""
+
+    def __init__(self, builder: Builder, lanes: int) -> None:
+        self.builder = builder
+        self.lanes = lanes
+
+    def vector(self, element: Type) -> Type:
+        """Return the vector type of an element type."""
+        return ir.VectorType(element, self.lanes)
+
+    def integers(self, bits: int) -> Type:
+        """Return the type of codes."""
+        return self.vector(ir.IntType(bits))
+
+    def values(self, work: str) -> Type:
+        """Return the type of values of a working type."""
+        if work in FLOATS:
+            return self.vector(_DOUBLE if code_bits(work) == 64 else _FLOAT)  # noqa: PLR2004 - f64 or f32
+        return self.integers(code_bits(work))
+
+    def splat(self, vector_type: Type, value: float) -> Value:
+        """Return a constant in every lane."""
+        return Number(self.builder, constant(vector_type, value))
+
+    def call(self, name: str, result: Type, *arguments: Value) -> Value:
+        """Call an LLVM intrinsic by its full name."""
+        return call(self.builder, name, result, *arguments)
+
+    def floats(self, name: str, *operands: Value) -> Value:
+        """Call an LLVM intrinsic of floats, like fma, which has their type."""
+        kind = operands[0].type
+        letter = "f64" if kind.element == _DOUBLE else "f32"
+        return self.call(f"llvm.{name}.v{self.lanes}{letter}", kind, *operands)
+
+    def parts(self, vector: Value, count: int) -> list[Value]:
+        """Return the parts of a vector that have `count` lanes each."""
+        starts = range(0, self.lanes, count)
+        return [pick(vector, range(start, start + count)) for start in starts]
+
+    def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
+        """Return what `emit` returns, for all lanes, if any of the tests holds, else `otherwise`.
+
+        The code that `emit` emits is in a branch marked as unlikely.
+        """
+        builder = self.builder
+        is_any = tests.bitcast(ir.IntType(tests.type.count)) != 0
+        before = builder.block
+        with builder.if_then(is_any, likely=False):
+            made = emit()
+            after = builder.block
+        return phi((otherwise, before), (made, after))
 
     def decode(self, codes: Value, name: str, work: str) -> Value:
         """Return the values of codes of a type, in a working type."""
@@ -113,6 +183,26 @@ class Codec(Vectors):
             return _narrow_integers(self, codes, IntegerFormat(0, (1 << bits) - 1))
         kind = self.integers(bits)
         return codes if codes.type == kind else codes.trunc(kind)
+
+
+def is_number(values: Value) -> Value:
+    """Whether floats are not NaN."""
+    return Number(values.builder, values.builder.fcmp_ordered("ord", values, values))
+
+
+def any_nan(left: Value, right: Value) -> Value:
+    """Whether a float or the one in the same lane of another vector is NaN."""
+    return Number(left.builder, left.builder.fcmp_unordered("uno", left, right))
+
+
+def lesser(left: Value, right: Value) -> Value:
+    """Return the lesser of two unsigned numbers."""
+    return where(left.below(right), left, right)
+
+
+def greater(left: Value, right: Value) -> Value:
+    """Return the greater of two unsigned numbers."""
+    return where(left.above(right), left, right)
 
 
 def _decode_integer(codec: Codec, codes: Value, form: IntegerFormat, work: str) -> Value:
@@ -242,8 +332,8 @@ def _round(
 
 def _round_to_width(codec: Codec, values: Value, form: IntegerFormat, *, may_be_nan: bool) -> Value:
     """Round floats to integers as wide as they are, and saturate; NaN becomes 0."""
-    integers, suffix = codec.integers(form.bits), codec.suffix(values.type)
-    values = codec.call(f"llvm.rint.{suffix}", values.type, values)
+    integers = codec.integers(form.bits)
+    values = codec.floats("rint", values)
     # LLVM would saturate lane by lane. The upper limit is not a float, but the power of
     # two above it is: lanes that reach that, and lanes with NaN, are replaced
     bounded = maximum(values, values.like(float(form.low)))
@@ -274,8 +364,8 @@ def _as_f32(codec: Codec, values: Value, form: FloatFormat | None = None) -> Val
         return nearest
     back = nearest.fpext(codec.values("f64"))
     bits = nearest.bitcast(codec.integers(32))
-    magnitude = codec.absolute(values)
-    grew = (codec.absolute(back) > magnitude) & (magnitude < 2.0**128)
+    magnitude = codec.floats("fabs", values)
+    grew = (codec.floats("fabs", back) > magnitude) & (magnitude < 2.0**128)
     bits = where(grew, bits - 1, bits)
     inexact = (back != values) & (magnitude < 2.0**128)
     return where(inexact, bits | 1, bits).bitcast(f32)
@@ -331,10 +421,15 @@ def _cut_mantissa(codec: Codec, bits: Value, form: FloatFormat, *, canonical: bo
     cut = _F32.mantissa - form.mantissa
     half = 1 << (cut - 1)
     is_odd = (bits & (1 << cut)) != 0
-    rounded = codec.upper_halves(where(is_odd, bits + half, bits + (half - 1)))
+
+    def upper_halves(numbers: Value) -> Value:
+        parts = numbers.bitcast(ir.VectorType(ir.IntType(16), 2 * codec.lanes))
+        return pick(parts, range(1, 2 * codec.lanes, 2))
+
+    rounded = upper_halves(where(is_odd, bits + half, bits + (half - 1)))
 
     def quieten() -> Value:
-        quiet = codec.upper_halves(bits) | (1 << (form.mantissa - 1))
+        quiet = upper_halves(bits) | (1 << (form.mantissa - 1))
         quiet = rounded.like(form.nan) if canonical else quiet
         return where((bits << 1).above(2 * _F32.overflow), quiet, rounded)
 
@@ -345,7 +440,7 @@ def _cut_mantissa(codec: Codec, bits: Value, form: FloatFormat, *, canonical: bo
         made = _round_to_bfloat(codec, values)
         return codec.rarely(_are_special(codec, values), quieten, made)
     # NaN is rare: one unordered comparison of the two halves tests all lanes
-    return codec.rarely(any_nan(*codec.halves(values)), quieten, rounded)
+    return codec.rarely(any_nan(*codec.parts(values, codec.lanes // 2)), quieten, rounded)
 
 
 # Instructions of AVX-512 that LLVM does not choose by itself, for registers of f32 and s32.
@@ -371,9 +466,9 @@ def _round_to_bfloat(codec: Codec, values: Value) -> Value:
     One instruction converts two registers: LLVM alone uses two, and a third one to join them.
     """
     if codec.lanes % (2 * GROUP):
-        return values.fptrunc(codec.vector(BFLOAT)).bitcast(codec.integers(16))
+        return values.fptrunc(codec.vector(_BFLOAT_TYPE)).bitcast(codec.integers(16))
     name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
-    pair = ir.VectorType(BFLOAT, 2 * GROUP)
+    pair = ir.VectorType(_BFLOAT_TYPE, 2 * GROUP)
     parts = codec.parts(values, GROUP)
     joined = [codec.call(name, pair, *of[::-1]) for of in zip(parts[::2], parts[1::2], strict=True)]
     codes = ir.VectorType(ir.IntType(16), 2 * GROUP)

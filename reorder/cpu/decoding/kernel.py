@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
-from reorder.cpu.codecs import Codec
+from reorder.cpu.codecs import Codec, any_nan
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,
     DecodeHead,
@@ -23,7 +23,6 @@ from reorder.cpu.decoding.pattern import (
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.llvm.emit import BYTE, Number, Type, Value, load_fields, loop, new_constant, where
 from reorder.cpu.llvm.shuffle import pick
-from reorder.cpu.llvm.vectors import any_nan
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS

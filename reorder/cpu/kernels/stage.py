@@ -15,7 +15,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
-from reorder.cpu.codecs import Codec
+from reorder.cpu.codecs import GROUP, Codec, any_nan, is_number, lesser
 from reorder.cpu.kernels.elements import Elements, Location, first_vector
 from reorder.cpu.llvm.emit import (
     Builder,
@@ -29,7 +29,6 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import pick
-from reorder.cpu.llvm.vectors import GROUP, any_nan, is_number, lesser
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
     SCALING,
@@ -448,7 +447,7 @@ def _narrow_quotient(
     rounds up or down. It does, since midpoints have few bits (`rounding_bits`). NaN, and infinities
     that become NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
-    quotient = codec.fma(x, inverse, x * residue)
+    quotient = codec.floats("fma", x, inverse, x * residue)
     if types.src in INTEGERS:
         return quotient
     if types.dst not in INTEGERS:
@@ -462,8 +461,8 @@ def _narrow_quotient(
         # float
         ones = inverse.like(1.0)
         about = ones / inverse
-        rest = codec.fma(-residue, about, codec.fma(-inverse, about, ones))
-        result = x / codec.fma(rest, about, about)
+        rest = codec.floats("fma", -residue, about, codec.floats("fma", -inverse, about, ones))
+        result = x / codec.floats("fma", rest, about, about)
         if types.dst in INTEGERS:
             return where(is_number(result), result, 0.0)
         return codec.canonical(result, "f32")

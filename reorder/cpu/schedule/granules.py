@@ -122,7 +122,11 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
         ]
         for operand, group in ((SRC, rows), (DST, columns))
     )
-    tables = tuple(Tables(*each) for each in zip(src, dst, strict=True))
+    has_own_columns = bool(steps or table.terms(DST))
+    tables = tuple(
+        Tables(rows_of, columns_of if has_own_columns else None)
+        for rows_of, columns_of in zip(src, dst, strict=True)
+    )
     outer = tuple(node for node in box.nodes if node not in inner)
     whole = Box(box.offsets, (*outer, *steps, *rows, *columns))
     return ScheduledBox(

@@ -14,7 +14,7 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product, takewhile
 from math import prod
 
@@ -24,7 +24,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
@@ -218,16 +218,15 @@ def _tables(
     scheduled: ScheduledBox, group: tuple[Node, ...], step: int
 ) -> list[tuple[list[int], list[int]]]:
     """Return the tables of a box, strides times `step`: of the rows in src, of a group in dst."""
-    tables: Sequence[tuple[Sequence[int], Sequence[int]]] = scheduled.tables
-    if not tables:
-        src, valid = _offsets(scheduled.rows, 0), _count_valid(scheduled.rows)
-        tables = (([*src[:valid], *[NOWHERE] * (len(src) - valid)], _offsets(group, 1)),)
+    src, valid = _offsets(scheduled.rows, 0), _count_valid(scheduled.rows)
+    own = Tables((*src[:valid], *[NOWHERE] * (len(src) - valid)))
+    dst = _offsets(group, 1)
     return [
         (
-            [at if at == NOWHERE else at * step for at in src],
-            [offset * step for offset in dst],
+            [at if at == NOWHERE else at * step for at in table.src],
+            [at * step for at in (dst if table.dst is None else table.dst)],
         )
-        for src, dst in tables
+        for table in scheduled.tables or (own,)
     ]
 
 

@@ -77,21 +77,12 @@ def rotate(
         return ()
     if is_interleaved:
         return rotation.between_ends()
-    parts = rotation.parts()
-    if parts is None:
-        return ()
-    parts_of_lines = (zeros_of(end) if end.is_zero else end for end in parts.ends)
+    whole, rest = rotation.parts()
+    parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
     ends = tile_boxes(tuple(parts_of_lines), bits, element_stride)
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
-    return (*parts.whole, *ends) if cost * _LEAST_SHARE <= box.size else ()
-
-
-class _Parts(NamedTuple):
-    """What a box is cut into: scheduled whole lines, and boxes of what is left at its ends."""
-
-    whole: list[ScheduledBox]
-    ends: list[Box]
+    return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
 
 class _Rotation(NamedTuple):
@@ -160,11 +151,8 @@ class _Rotation(NamedTuple):
             if any(tile.rows != rows or tile.columns[:1] != (run,) for tile in tiles):
                 break
             jump = follower.strides[0] - distance
-            table = (*own, *(offset + jump for offset in own), *turns)
-            for tile in tiles:
-                loops = [(node.extent, node.strides[1]) for node in tile.columns]
-                tables = Tables(table, tuple(offset_table(*zip(*loops, strict=True))))
-                whole.append(tile._replace(tables=(tables,), turns=True))
+            tables = (Tables((*own, *(offset + jump for offset in own), *turns)),)
+            whole += [tile._replace(tables=tables, turns=True) for tile in tiles]
             first = steps_of(first, follower, 0, 1)
             end = steps_of(end, follower, follower.extent - 1, 1)
             distance += (follower.extent - 1) * follower.strides[0]
@@ -174,8 +162,8 @@ class _Rotation(NamedTuple):
             return ()
         return (*whole, *tile_boxes(ends, self.bits, stride))
 
-    def parts(self) -> _Parts | None:
-        """Return the parts; None if there are no rotated rows."""
+    def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
+        """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""
         rows = self.scheduled.rows
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
@@ -187,40 +175,40 @@ class _Rotation(NamedTuple):
         pieces = (outermost.extent - last) // steps
         whole: list[ScheduledBox] = []
         if pieces and outermost.valid < outermost.extent:
-            return None
+            return [], []
         if pieces:
             table = self._table(steps + -(-self.head // size))
             table = table[self.head : self.head + steps * size]
             strides = tuple(steps * stride for stride in outermost.strides)
             around = (Node(pieces, pieces, strides),) if pieces > 1 else ()
-            if not self._add_tiles(whole, self.box, table, around):
-                return None
+            whole += self._tiles(self.box, table, around)
+            if not whole:
+                return [], []
         skipped = outermost.extent - last
         start = skipped * outermost.strides[0]
         distance = (start, skipped * outermost.strides[1])
         if not self.head:
-            self._add_tiles(whole, _moved(self.box, distance), self._table(last), ())
-            return _Parts(whole, [])
+            return [*whole, *self._tiles(_moved(self.box, distance), self._table(last))], []
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
         for follower in self._followers_of(rows):
             steps = follower.extent - 1
             part, jump = steps_of(end, follower, 0, steps), follower.strides[0] - start
             table = [*tail[self.head :], *(_moved_row(offset, jump) for offset in head)]
-            if not self._add_tiles(whole, _moved(part, distance), table, ()):
+            tiles = self._tiles(_moved(part, distance), table)
+            if not tiles:
                 break
+            whole += tiles
             first, end = steps_of(first, follower, 0, 1), steps_of(end, follower, steps, 1)
             start += steps * follower.strides[0]
-        if not whole:
-            return None
-        stop = skipped * size + self.head
-        return _Parts(whole, [*_slice(first, rows, 0, self.head), *self._rest(end, rows, stop)])
-
-    def _rest(self, box: Box, row: tuple[Node, ...], start: int) -> Iterator[Box]:
-        """Yield the end of a row: whole lines, then a part of one."""
-        stop = size_of(row) - (self.line - self.head)
-        yield from _slice(box, row, start, stop)
-        yield from _slice(box, row, stop, size_of(row))
+        # the end of a row: whole lines, then a part of one
+        stop = size_of(rows) - (self.line - self.head)
+        ends = (
+            *_slice(first, rows, 0, self.head),
+            *_slice(end, rows, skipped * size + self.head, stop),
+            *_slice(end, rows, stop, size_of(rows)),
+        )
+        return whole, [*ends]
 
     def _steps_at_once(self) -> int:
         """Return how many steps of the outermost loop of the rows a tile takes: whole lines."""
@@ -242,10 +230,10 @@ class _Rotation(NamedTuple):
         valid = size_of(inner) * outermost.valid
         return [offset if k < valid else NOWHERE for k, offset in enumerate(offsets)]
 
-    def _add_tiles(
-        self, done: list[ScheduledBox], box: Box, table: list[int], around: tuple[Node, ...]
-    ) -> bool:
-        """Add the tiles of a box whose rows have other offsets in src; False if it has none.
+    def _tiles(
+        self, box: Box, table: list[int], around: tuple[Node, ...] = ()
+    ) -> list[ScheduledBox]:
+        """Return the tiles of a box whose rows have other offsets in src; it may have none.
 
         The rows start at the first whole line. `around` has loops that replace those of the rows.
         """
@@ -256,11 +244,10 @@ class _Rotation(NamedTuple):
         row = Node(len(table), valid, (rows[0].strides[0], stride))
         loops = [*(node for node in box.nodes if node not in rows), *around]
         loops.sort(key=lambda node: -abs(node.strides[1]))
-        place = _moved(box, (origin, self.head * stride))
-        part = place._replace(nodes=(*loops, row))
+        part = _moved(box, (origin, self.head * stride))._replace(nodes=(*loops, row))
         columns = self._columns_of(part)
         if not columns:
-            return False
+            return []
         if self.streams:
             pieces = cut_group(part, columns, most_steps(columns))
             tiles = [along_src(tile, ((row,), group), stride) for tile, group in pieces]
@@ -268,12 +255,8 @@ class _Rotation(NamedTuple):
             tiles = self._cache_tiles(part, row)
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
         if offsets == tuple(range(0, len(table) * row.strides[0], row.strides[0])):
-            offsets = ()
-        for tile in tiles:
-            targets = ((node.extent, node.strides[1]) for node in tile.columns)
-            tables = Tables(offsets, tuple(offset_table(*zip(*targets, strict=True))))
-            done.append(tile._replace(tables=(tables,) if offsets else ()))
-        return True
+            return tiles
+        return [tile._replace(tables=(Tables(offsets),)) for tile in tiles]
 
     def _columns_of(self, part: Box) -> tuple[Node, ...]:
         """Return those columns that are contiguous in src in a part of the box."""

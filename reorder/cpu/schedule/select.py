@@ -10,7 +10,6 @@ from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
     count_contiguous,
-    offset_table,
     size_of,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
@@ -56,11 +55,11 @@ class Tables(NamedTuple):
     """Offsets that are not those of loops, in elements.
 
     Of runs and strided elements the offsets of the rows in src and in dst; of a transposition those
-    of the rows in src and of the columns in dst.
+    of the rows in src and of the columns in dst, or None for those of the loops.
     """
 
     src: tuple[int, ...]
-    dst: tuple[int, ...]
+    dst: tuple[int, ...] | None = None
 
 
 class ScheduledBox(NamedTuple):
@@ -94,11 +93,7 @@ class ScheduledBox(NamedTuple):
     @property
     def has_own_columns(self) -> bool:
         """Whether tables say where columns of a transposition are in dst, not their loops."""
-        extents, strides = zip(
-            *((node.extent, node.strides[1]) for node in self.columns), strict=True
-        )
-        loops = tuple(offset_table(extents, strides)) if self.tables else ()
-        return any(table.dst != loops for table in self.tables)
+        return any(table.dst is not None for table in self.tables)
 
     @property
     def inner_size(self) -> int:
