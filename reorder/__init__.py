@@ -10,7 +10,7 @@ from memdesc.lazy import lazy, public
 from reorder.api import execute, prepare, reorder
 from reorder.forks import importing
 from reorder.memory.memory import Memory
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 

@@ -15,8 +15,7 @@ from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_te
 from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
-from reorder.plan.plan import ReorderPlan, checked_plan
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import ReorderPlan, checked_plan, plan_reorder
 from reorder.stack import load_late
 from reorder.threads import checked_threads, current_limit, limits, refuse_threads
 from reorder.values.attr import Attr, check_beta

@@ -22,7 +22,7 @@ from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
 from reorder.values.attr import Attr

@@ -10,9 +10,9 @@ from memdesc.errors import short_repr
 from memdesc.immutable import value_class
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
-from reorder.api import execute, is_on_device, reorder
+from reorder.api import is_on_device, reorder
 from reorder.memory.memory import Memory
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 from reorder.values.attr import Attr, check_attr
 
 if TYPE_CHECKING:
@@ -113,12 +113,8 @@ class RuntimePlan(Checked):
             held = _desc_of(memory)
             if held != desc.resolve(held.dims):
                 raise MemdescError(f"{side} is {held!r}, but the plan is for {desc!r}")
-        if isinstance(x, Memory) and isinstance(out, Memory):
-            plan = plan_reorder(x.desc, out.desc, self.attr)
-            execute(plan, x.data, out.data, threads=threads)
-        else:
-            options: Any = {"out": out, "attr": self.attr, "threads": threads}
-            reorder(x, **options)
+        options: Any = {"out": out, "attr": self.attr, "threads": threads}
+        reorder(x, **options)
 
 
 def _desc_of(memory: Any) -> MemoryDesc:

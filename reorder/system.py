@@ -1,11 +1,24 @@
-"""What the operating system gives: functions of its C library, and a folder for caches."""
+"""What the operating system gives: functions of its C library, a folder for caches, and cores.
+
+The cores that this process may use follow from its affinity and the quota of its container;
+`reorder.assumed` may say another number.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeAlias
+
+from reorder.assumed import assumed_machine
+
+StrPath: TypeAlias = "str | os.PathLike[str]"
+
+_MEMBERSHIP, _ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
 
 
 def system_function(name: str, *argtypes: Any) -> Any:
@@ -23,3 +36,76 @@ def user_cache_folder() -> str | None:
     caches = os.environ.get(home) or os.path.expanduser(usual)
     # a relative folder would be made wherever the process is
     return f"{caches}/memdesc" if os.path.isabs(caches) else None
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use, or is to assume."""
+    assumed = assumed_machine().cores
+    if assumed is not None:
+        return assumed
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = _own_quota()
+    return cores if quota is None else min(cores, quota)
+
+
+@cache
+def _own_quota() -> int | None:
+    return quota_cores(_MEMBERSHIP, _ROOT)
+
+
+def quota_cores(membership: StrPath, root: StrPath) -> int | None:
+    """Return the cores that Linux control groups grant, rounded up; None without a limit.
+
+    A container with one and a half cores is served best by two threads. If threads use up the
+    quota, the kernel stops all of them for the rest of the period.
+
+    `membership` lists the groups of a process, such as ``/proc/self/cgroup``, and `root` is where
+    they are mounted. In version 2 a group has a file ``cpu.max``, in version 1 ``cpu.cfs_quota_us``
+    and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2 and
+    Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
+    """
+    shares = []
+    for folder in _folders(membership, root):
+        with suppress(OSError, ValueError):
+            quota, period = _read_quota(folder)
+            shares.append(max(1, -(-quota // period)))
+    return min(shares, default=None)
+
+
+def _folders(membership: StrPath, root: StrPath) -> Iterator[str]:
+    """Return the folders of the groups of a process, and of their parents."""
+    with suppress(OSError, ValueError):
+        for line in read_text(membership).splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                tops = [root, f"{root}/unified"]
+            elif "cpu" in controllers.split(","):
+                tops = [f"{root}/{controllers}", f"{root}/cpu"]
+            else:
+                continue
+            # in a container this may be the path on the host; then only the top exists here
+            parts = path.strip("/").split("/")
+            groups = ["/".join(["", *parts[:count]]) for count in range(len(parts), -1, -1)]
+            yield from (f"{top}{group}" for top in tops for group in groups)
+
+
+def _read_quota(folder: str) -> tuple[int, int]:
+    """Return a group's microseconds per period, and the period; OSError or ValueError if none."""
+    try:
+        quota, period = read_text(f"{folder}/cpu.max").split()
+    except FileNotFoundError:
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        quota, period = (read_text(f"{folder}/{name}") for name in names)
+    numbers = int(quota), int(period)
+    if min(numbers) <= 0:
+        raise ValueError("there is no limit")
+    return numbers
+
+
+def read_text(file: StrPath) -> str:
+    """Return what a file of the system says; pathlib takes longer to load than a reorder."""
+    with open(file, encoding="utf-8") as opened:
+        return opened.read()

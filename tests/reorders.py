@@ -18,7 +18,7 @@ from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.plan import Box, ReorderPlan
 from reorder.plan.nodes import NOWHERE
-from reorder.plan.planner import _plan
+from reorder.plan.plan import _plan
 from tests.conversions import random_codes
 from tests.guarded import Guarded
 

@@ -21,7 +21,7 @@ from reorder.opencl import Device
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.memory_objects import allocate, allocate_buffer, image_format
 from reorder.opencl.operands import device_operand
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,7 +20,7 @@ from reorder.api import prepare
 from reorder.bench.cases import Case
 from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:

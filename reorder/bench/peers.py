@@ -17,7 +17,7 @@ from memdesc.tuples import NamedTuple
 from reorder.bench.cases import Case
 from reorder.plan.nodes import Box
 from reorder.plan.passes import zeros_beyond
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 from reorder.system import system_function
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
     from reorder.cpu.runtime.interpreters import compiled_interpreter  # LLVM is slow to load
-    from reorder.cpu.runtime.job import Job
     from reorder.cpu.runtime.pool import run_job
+    from reorder.cpu.runtime.pool_block import Job
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)

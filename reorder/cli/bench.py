@@ -20,7 +20,7 @@ from reorder.cli.command import (
     tabulate,
 )
 from reorder.cli.progress import Progress
-from reorder.cores import count_cores
+from reorder.system import count_cores
 
 _SECONDS = 0.3
 _MEGA = 10**6

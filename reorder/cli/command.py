@@ -29,8 +29,8 @@ from memdesc.layout_names import dense_tag
 from memdesc.names import Name
 from memdesc.tags import LETTERS as ALPHABET
 from memdesc.tuples import NamedTuple
-from reorder.cores import count_cores
 from reorder.disk import as_path, write_file
+from reorder.system import count_cores
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture

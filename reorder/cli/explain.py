@@ -10,8 +10,7 @@ from reorder.bench.cases import attr_of
 from reorder.cli.command import Command, Facts, Line, Options, Said, buffer_of, pair_of, save
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.nodes import Box
-from reorder.plan.plan import ReorderPlan
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import ReorderPlan, plan_reorder
 
 # the most elements whose offsets are compared one by one
 _MAX_COMPARED = 1 << 22

@@ -20,7 +20,6 @@ from reorder.cli.command import (
     measured_threads,
     tabulate,
 )
-from reorder.cores import count_cores
 from reorder.disk import as_path
 from reorder.logs import (
     LoggedReorder,
@@ -36,6 +35,7 @@ from reorder.logs.layers import OpenVinoLayers
 from reorder.logs.reorders import Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
+from reorder.system import count_cores
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6

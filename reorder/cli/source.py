@@ -7,7 +7,7 @@ import re
 from memdesc import MemdescError
 from memdesc.source import LANGUAGES
 from reorder.cli.command import Command, Facts, Options, buffer_of, layout_of, pair_of
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 
 
 def _answer(options: Options) -> tuple[Facts, int]:

@@ -9,7 +9,7 @@ How a box is executed:
 * `kernels/` emits LLVM, by `llvm/`: the interpreters that run such programs, and the micro-kernels
   and stages that they call. `codecs/` emits the conversions of elements in registers.
 * `runtime/` compiles an interpreter (`jit`), writes the addresses of compiled code and of arrays
-  into a program (`stages`, `batch`), and runs its chunks on threads (`job`, `pool`, `worker`).
+  into a program (`stages`), and runs its chunks on threads (`pool`, `worker`).
 * `decoding/` decodes block-quantised tensors by kernels of their own, on the same threads.
 * `execute` prepares all of this once for a plan, and runs it on buffers.
 

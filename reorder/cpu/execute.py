@@ -10,8 +10,8 @@ from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
-from reorder.cpu.runtime.job import FastCall, Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import load_pool, run_job
+from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.tables import Array, Words

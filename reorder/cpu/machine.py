@@ -11,9 +11,9 @@ from functools import cache
 
 from memdesc.tuples import NamedTuple
 from reorder.assumed import assumed_machine
-from reorder.cores import StrPath, count_cores, read_text
 from reorder.cpu import settings
 from reorder.cpu.target import is_arm
+from reorder.system import StrPath, count_cores, read_text
 
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
 # finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.

@@ -15,10 +15,10 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from memdesc.tuples import NamedTuple
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
-from reorder.cores import read_text
 from reorder.cpu import kernel_files, settings
 from reorder.forks import importing
 from reorder.stack import uninterrupted
+from reorder.system import read_text
 
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.

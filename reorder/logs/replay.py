@@ -15,7 +15,7 @@ from reorder.bench.cases import Case, attr_of
 from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 from reorder.logs.reorders import why_not_understood
 from reorder.memory.memory import Memory
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 
 # attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}

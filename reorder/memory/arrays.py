@@ -111,7 +111,7 @@ def _physical(desc: MemoryDesc, _spelling: str) -> Strided:
         )
     if desc.layout.has_partial_blocks:
         raise NotBlockedError(f"{desc!r} ends inside a block, so its blocks are not an n-d array")
-    return over_blocks(desc, sorted(desc.blocks, key=memory_order))
+    return _over_blocks(desc, sorted(desc.blocks, key=memory_order))
 
 
 @lru_cache(_MAX_KEPT)
@@ -128,10 +128,10 @@ def _whole_blocks(desc: MemoryDesc) -> tuple[Strided, list[int], Any, list[int],
     elements = tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))
     order = [dim for axis in layout.axes for dim in axis.dims]
     dims = [layout.dims[dim] for dim in order]
-    return over_blocks(desc, layout.blocks), padded, elements, dims, np.argsort(order)
+    return _over_blocks(desc, layout.blocks), padded, elements, dims, np.argsort(order)
 
 
-def over_blocks(desc: MemoryDesc, blocks: Sequence[Block]) -> Strided:
+def _over_blocks(desc: MemoryDesc, blocks: Sequence[Block]) -> Strided:
     """Return the array with an axis for each block."""
     return _strided(desc, [block.extent for block in blocks], blocks)
 

@@ -135,24 +135,18 @@ class BufferCheck:
             np.dtype(np.uint8),
         )
 
-    def accepts(self, buffer: Any) -> bool:
-        """Whether a buffer is a numpy array that fits; its alignment is not tested."""
-        if type(buffer) is not np.ndarray:
-            return False
-        dtype = buffer.dtype
-        first, second, third = self.dtypes
-        is_known = dtype is first or dtype is second or dtype is third
-        return (
-            is_known
-            and buffer.nbytes >= self.min_nbytes
-            and buffer.flags.num & self.flags == self.flags
-        )
-
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raise as `flat_bytes` does."""
-        # `flat_bytes` accepts more kinds of buffers, or raises the error
-        if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
-            return buffer, address
+        if type(buffer) is np.ndarray:
+            dtype, (first, second, third) = buffer.dtype, self.dtypes
+            if (
+                (dtype is first or dtype is second or dtype is third)
+                and buffer.nbytes >= self.min_nbytes
+                and buffer.flags.num & self.flags == self.flags
+                and not (address := address_of(buffer)) % self.alignment
+            ):
+                return buffer, address
+        # it accepts more kinds of buffers, or raises the error
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
         return flat, address_of(flat)
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.layout import memory_order
-from reorder.memory.arrays import over_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,18 +65,8 @@ def _spans(
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
     """Sum over the dims outside a mask; the result is over the padded dims inside it."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
-    layout = desc.layout
-    if layout.has_partial_blocks:
-        summed = values[layout.offsets()].sum(
-            axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32
-        )
-        padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
-        padded[tuple(slice(desc.dims[dim]) for dim in kept)] = summed
-        return padded
-    blocks = over_blocks(desc, layout.blocks).over(values, values.dtype, desc)
-    summed_blocks = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
-    # blocks are in index order (axis by axis, the largest step first), and so are the kept ones
-    sums: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(
-        [desc.padded_dims[dim] for dim in kept]
-    )
-    return sums
+    others = tuple(dim for dim in range(desc.ndims) if dim not in kept)
+    padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
+    elements = values[desc.layout.offsets()]
+    padded[tuple(slice(desc.dims[dim]) for dim in kept)] = elements.sum(others, np.int32)
+    return padded

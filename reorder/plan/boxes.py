@@ -65,7 +65,11 @@ def table_boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
 
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
     groups = _groups(operands)
-    boxes = [_boxes_of_group(operands, dims) for dims in groups]
+    boxes = []
+    for dims in groups:
+        ranges = _ranges_of(operands, dims)
+        split = _split_range(*ranges, _MAX_BOXES) if ranges else []
+        boxes.append(split or [_indirect_loop(operands, dims)])
     # if there are too many, the group with the most boxes becomes an indirect loop
     while prod(map(len, boxes)) > _MAX_BOXES:
         k = max(range(len(groups)), key=lambda k: len(boxes[k]))
@@ -130,12 +134,6 @@ def whole_box(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, tuple[in
     return simplify((_nested(start, tuple(boxes)),))[0], sizes
 
 
-def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[Box]:
-    """Split the padded range of a group of dims into boxes, or make it an indirect loop."""
-    ranges = _ranges_of(operands, dims)
-    return (ranges and _split_range(*ranges, _MAX_BOXES)) or [_indirect_loop(operands, dims)]
-
-
 def _ranges_of(
     operands: tuple[OperandLayout, ...], dims: tuple[int, ...]
 ) -> tuple[int, int, list[tuple[Block, ...]]] | None:
@@ -150,25 +148,21 @@ def _ranges_of(
         ),
         None,
     )
-    if order is None or not _is_padded_at_end(dst, dims, order):
-        return None
+    over_dst = [axis for axis, _ in _blocks_over(dst, dims)]
+    if order is None or any(
+        axis.dims[0] != order[0] and axis.padded != prod(dst.dims[dim] for dim in axis.dims)
+        for axis in over_dst
+    ):
+        return None  # or dst pads the joint index elsewhere than at its end
     joined = []
     for operand in operands:
         blocks = _join_blocks(operand, dims, order)
         if blocks is None:
             return None
         joined.append(blocks)
-    padded = prod(axis.padded for axis, _ in _blocks_over(dst, dims))
+    padded = prod(axis.padded for axis in over_dst)
     size = prod(dst.dims[dim] for dim in dims)
     return padded, size, joined
-
-
-def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether dst pads the joint index of a group at its end only."""
-    return all(
-        axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims)
-        for axis, _ in _blocks_over(dst, dims)
-    )
 
 
 def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Box:

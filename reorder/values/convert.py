@@ -1,27 +1,8 @@
 """The definition of conversion and arithmetic, in numpy; all kernels equal it bit for bit.
 
-A value is decoded into the working type (`working_type`). That is exact, except for s32 and u32 in
-f32, and s64 and u64 in f64, which round to nearest, ties to even. The formula is computed in the
-working type, and each operation is rounded; in f32, the difference x - src_zero_point is computed
-from the integers themselves and rounded once::
-
-    d = src_scale * (x - src_zero_point)
-    d = d + beta * old                        (only if beta is not 0)
-    d = d / dst_scale + dst_zero_point
-
-Neutral parameters are skipped, so -0.0 stays. The result is encoded once:
-
-* to an integer: NaN becomes 0, the rest rounds to nearest, ties to even, and saturates;
-* to a float: to nearest, ties to even, including denormals. What rounds to more than the largest
-  number becomes infinite, NaN in f8_e4m3 and the fnuz types, and 6 in f4_e2m1; with `saturate`,
-  this and infinities become the largest number. A NaN keeps its sign and the upper bits of its
-  payload, and becomes quiet; arithmetic always produces the quiet NaN without sign and payload.
-  The fnuz types have one NaN, whose sign bit is set, and 0.0 in place of -0.0;
-* to e8m0: the exponent of the magnitude, rounded down; infinities and NaN become its NaN;
-* to boolean: 0 for zeros, 1 for everything else, including NaN. Every byte but 0 is read as 1.
-
-Conversions between integers and booleans do not pass through floats. Between equal types, without
-arithmetic, bits are moved.
+docs/dtypes.md has the rules. A value is decoded into the working type (`working_type`), in which
+the formula of `reorder.Attr` is computed, and the result is encoded once. In f32, the difference
+x - src_zero_point is computed from the integers themselves and rounded once.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from memdesc import MemdescError
 from reorder.bench.measure import measure
 from reorder.bench.peers import SHORT_SPIN
 from reorder.cli.bench import case_lines
-from reorder.cores import count_cores
 from reorder.cpu import compiled_kernels
+from reorder.system import count_cores
 from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.libraries import all_peers, open_library
 from tests.benchmarks.random_cases import CLASSES, random_words

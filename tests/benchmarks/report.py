@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from reorder.cli.command import table
-from reorder.cores import count_cores
+from reorder.system import count_cores
 
 # In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16

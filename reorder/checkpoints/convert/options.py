@@ -7,7 +7,7 @@ from typing import Any
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
 from memdesc.tuples import NamedTuple
-from reorder.cores import count_cores
+from reorder.system import count_cores
 from reorder.threads import checked_count
 
 # more threads are not faster anywhere, and take longer to start

@@ -22,8 +22,7 @@ from memdesc.views import permute_axes
 from reorder.api import prepare
 from reorder.checkpoints.moves.pieces import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
-from reorder.plan.plan import check_pair
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import check_pair, plan_reorder
 from reorder.quantized import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into

@@ -20,8 +20,7 @@ import numpy as np
 from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
 from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
-from reorder.cpu.runtime.job import JOB, FastCall
-from reorder.cpu.runtime.pool_block import INT_MASK, POOL, function_at
+from reorder.cpu.runtime.pool_block import INT_MASK, JOB, POOL, FastCall, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.cpu.target import LINE_NBYTES

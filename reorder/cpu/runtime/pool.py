@@ -22,12 +22,12 @@ from typing import Any
 
 from reorder.cpu import settings
 from reorder.cpu.runtime.jit import c_function, compiled_at
-from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
     POOL,
     THREAD,
+    Job,
     compile_publish,
     function_at,
     pool_words,

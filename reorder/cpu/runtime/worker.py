@@ -22,9 +22,9 @@ from reorder.cpu.runtime.intrinsics import (
     store_relaxed,
     store_shared,
 )
-from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
     INT_MASK,
+    JOB,
     JOB_UNIT,
     POOL,
     TAKEN_UNIT,

@@ -23,7 +23,7 @@ from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
 from reorder.plan.passes import pack_elements, src_and_dst
-from reorder.plan.planner import plan_reorder
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,7 @@ UNIT = (2, 3, 1, 1)
 _KEYED = {
     "memdesc.desc._names_of": "spelling",
     "reorder.cli.inspect._layout_name": "spelling",
-    "reorder.plan.planner._plan": "plan_reorder compares the spelling",
-    "reorder.plan.planner._spelled": "spelling",
+    "reorder.plan.plan._plan": "spelling",
     "reorder.checkpoints.causes._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.dask._chunk_layout": "a Layout is compared exactly",

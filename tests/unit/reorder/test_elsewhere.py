@@ -44,7 +44,7 @@ writing.fcntl = None
 """
 _USE = """
 import numpy as np, reorder, reorder.cli, tempfile
-from reorder.cores import count_cores
+from reorder.system import count_cores
 from reorder.cpu.machine import this_machine
 from tests import installed
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from reorder.assumed import PROCESSORS, AssumedMachine, read_machine
-from reorder.cores import quota_cores
 from reorder.cpu.settings import thread_limit
+from reorder.system import quota_cores
 from tests.processors import runnable_processors
 from tests.programs import run_python
 
 _FACTS = """
 import json
-from reorder.cores import count_cores
+from reorder.system import count_cores
 from reorder.cpu.machine import this_machine
 from reorder.cpu.target import processor, register_bits
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from reorder.cpu.runtime import worker
-from reorder.cpu.runtime.job import JOB, Job
-from reorder.cpu.runtime.pool_block import POOL, THREAD, THREAD_NBYTES, THREADS_AT
+from reorder.cpu.runtime.pool_block import JOB, POOL, THREAD, THREAD_NBYTES, THREADS_AT, Job
 from reorder.cpu.tables import WORD_NBYTES
 from tests.memory_model import Access, DataRaceError, Thread, search
 
