@@ -11,6 +11,7 @@ from memdesc import MemoryDesc, memory_desc
 from reorder.cpu.execute import Sums
 from reorder.memory.buffers import address_of
 from reorder.memory.compensation import _sums
+from reorder.memory.padding import clear_padding
 from tests.guarded import Guarded
 from tests.strategies import descs_of, dims
 
@@ -21,6 +22,7 @@ def check(desc: MemoryDesc, mask: int, threads: int) -> None:
     """Compare on memory that ends where the elements do."""
     content = np.random.default_rng(0).integers(0, 256, desc.min_nbytes, np.uint8)
     data = _REGION.buffer(content, at_end=True)
+    clear_padding(data, desc)
     found = Sums(desc, mask, threads)(address_of(data))
     assert np.array_equal(found, _sums(data.view(np.int8), desc, mask))
 
