@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu import PreparedReorder
 
-# The most kinds of calls that are known; then all are forgotten, as `reorder.opencl.known` does.
+# The most kinds of calls that are known; then all are forgotten, as `reorder.opencl` does.
 MAX_KNOWN = 1024
 # Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
 _MIN_ALIGNED = 16 << 10

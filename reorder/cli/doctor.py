@@ -151,7 +151,7 @@ def _opencl() -> Facts:
     try:
         from reorder.opencl import devices, loader_report  # only doctor asks
         from reorder.opencl.binaries import cache_folder  # only doctor asks
-        from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # only doctor asks
+        from reorder.opencl.runtimes import INSTALL_CPU_RUNTIME  # only doctor asks
 
         found = devices()
     except ImportError as error:

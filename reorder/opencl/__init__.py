@@ -9,7 +9,6 @@ Import it only when needed: pyopencl takes a tenth of a second to load. Examples
 """
 
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.discovery import Device, devices, find_device, loader_report
 from reorder.opencl.enqueue import (
     enqueue_pack,
     enqueue_reorder,
@@ -19,6 +18,7 @@ from reorder.opencl.enqueue import (
     unpack,
 )
 from reorder.opencl.execution import kernel_texts
+from reorder.opencl.runtimes import Device, devices, find_device, loader_report
 
 __all__ = [
     "Device",

@@ -1,4 +1,4 @@
-"""OpenCL's runtimes on the machine, and whether this process may use them.
+"""OpenCL's runtimes and devices: found, tried, and whether this process may use them.
 
 An ICD file holds the name of a runtime's library. Intel's runtime on PyPI installs one with a path
 that does not exist; containers have NVIDIA's library without an ICD file.
@@ -13,11 +13,20 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import pyopencl as cl
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
+from memdesc.immutable import value_class
 from memdesc.tuples import NamedTuple
 from reorder.forks import at_fork
+from reorder.opencl.binaries import build, cache_limit
 
 # This variable names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
@@ -151,3 +160,218 @@ def _in_child() -> None:
 
 if hasattr(os, "fork"):
     at_fork(_before_fork, lambda: None, _in_child)
+
+
+_TRIAL = """__kernel void trial(__global int *out) {
+    out[get_global_id(0)] = (int)get_global_id(0) + 1;
+}"""
+_TRIAL_WORK_ITEMS = 16
+# How to get a runtime that needs no GPU, on x86-64 Linux; the packages of the extra `opencl-cpu`.
+INSTALL_CPU_RUNTIME = "pip install intel-opencl-rt intel-cmplr-lib-rt"
+_lock = Lock()
+
+
+@value_class
+class Device:
+    """A device and what it can do.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        For `pyopencl.Context([device])`.
+    name, platform, version : str
+        As the runtime reports them.
+    has_images : bool
+        Whether it has images.
+    max_width, max_height : int
+        Largest image, in pixels.
+    problem : str
+        What is wrong; empty if a small program was built and ran.
+    remedy : str
+        How to repair it; empty if it works.
+
+    Examples
+    --------
+    >>> all(device.works or device.remedy for device in opencl.devices())
+    True
+    """
+
+    device: cl.Device
+    name: str
+    platform: str
+    version: str
+    has_images: bool
+    max_width: int
+    max_height: int
+    problem: str = ""
+    remedy: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether a small program was built and ran."""
+        return not self.problem
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether it is a CPU, where a reorder without OpenCL is faster."""
+        return bool(self.device.type & cl.device_type.CPU)
+
+
+def devices() -> tuple[Device, ...]:
+    """Return every OpenCL device of the machine, after running a small program on each.
+
+    Runtimes are found without settings: the system's, those that pip and conda installed, and
+    libraries without an ICD file. If `OCL_ICD_VENDORS` is set, only its folder is searched.
+    The loader searches once per process: if pyopencl was used before, the devices are those it
+    found then.
+
+    Raises
+    ------
+    MemdescError
+        If `MEMDESC_CACHE_BYTES` is not a number of bytes, or in a forked child whose parent used
+        OpenCL.
+
+    Examples
+    --------
+    >>> usable = [d.device for d in opencl.devices() if d.works]
+    """
+    cache_limit()  # raises here, since a wrong limit is not a device's problem
+    found: list[cl.Device] = []
+    for platform in _platforms():
+        with suppress(cl.Error):  # a platform without devices
+            found += platform.get_devices()
+    return tuple(map(_probed, found))
+
+
+def find_device(name: str = "") -> Device:
+    """Return the first device that works and whose name or platform contains a string.
+
+    Parameters
+    ----------
+    name : str
+        Part of either, in upper or lower case, such as ``"nvidia"``; by default any device. If it
+        is part of neither, it may be a whole word that the runtime writes after the version of
+        OpenCL, such as ``"pocl"``.
+
+    Raises
+    ------
+    MemdescError
+        If no such device works; the message lists the devices and what is wrong with each. Also
+        if `MEMDESC_CACHE_BYTES` is not a number of bytes.
+
+    Examples
+    --------
+    >>> opencl.find_device().works
+    True
+    """
+    if not isinstance(name, str):
+        raise MemdescError(f"the name of a device is a string, not {short_repr(name)}")
+    wanted = name.strip().lower()
+    every = devices()
+    named = [d for d in every if wanted in d.name.lower() or wanted in d.platform.lower()]
+    # "OpenCL", the version of OpenCL, and then the words of the runtime
+    named = named or [d for d in every if wanted in d.version.lower().split()[2:]]
+    for device in named:
+        if device.works:
+            return device
+    listed = "; ".join(
+        f"{d.name} ({d.platform}){f' fails: {d.problem}' if d.problem else ''}"
+        for d in named or every
+    )
+    raise MemdescError(
+        f"no OpenCL device {name!r} works; there are: {listed or 'none'}. `memdesc doctor` says "
+        "more"
+    )
+
+
+def loader_report() -> list[str]:
+    """Return a line about each runtime found.
+
+    Each has the file that names the runtime, the library and, if there is a problem, what is wrong
+    with the file and why the library does not load.
+
+    Examples
+    --------
+    >>> lines = opencl.loader_report()
+    """
+    if VARIABLE in os.environ:
+        return [f"{VARIABLE}={os.environ[VARIABLE]} is set, so it alone decides"]
+    return [_line_of(icd) for icd in find_icds()]
+
+
+def _line_of(icd: Icd) -> str:
+    notes = [icd.note] if icd.note else []
+    if icd.library is not None:
+        try:
+            ctypes.CDLL(icd.library)
+        except OSError as error:
+            notes.append(f"does not load: {error}")
+    return f"{icd.source}: {icd.library or 'unusable'}" + (
+        f" ({'; '.join(notes)})" if notes else ""
+    )
+
+
+def _platforms() -> list[cl.Platform]:
+    """Return the platforms; the loader reads its folder at the first call of a process."""
+    check_process()
+    with _lock, tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
+        names = [] if VARIABLE in os.environ else libraries()
+        for k, library in enumerate(names):
+            (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
+        if names:
+            os.environ[VARIABLE] = folder
+        try:
+            return list(cl.get_platforms())
+        except cl.Error:  # the loader fails if there is no platform
+            return []
+        finally:
+            if names:
+                del os.environ[VARIABLE]
+
+
+def _probed(device: cl.Device) -> Device:
+    problem = _problem_of(device)
+    return Device(
+        device,
+        device.name.strip(),
+        device.platform.name.strip(),
+        device.version.strip(),
+        bool(device.image_support),
+        device.image2d_max_width if device.image_support else 0,
+        device.image2d_max_height if device.image_support else 0,
+        problem,
+        _remedy_of(problem),
+    )
+
+
+def _problem_of(device: cl.Device) -> str:
+    """Build and run a small program; return the error, or an empty string."""
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context)
+        kernel = cl.Kernel(build((context, device), _TRIAL), "trial")
+        out = np.zeros(_TRIAL_WORK_ITEMS, np.int32)
+        buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+        kernel.set_arg(0, buffer)
+        cl.enqueue_nd_range_kernel(queue, kernel, (_TRIAL_WORK_ITEMS,), None)
+        cl.enqueue_copy(queue, out, buffer)
+    except (MemdescError, cl.Error) as error:
+        return " ".join(str(error).split())
+    if out.tolist() != list(range(1, _TRIAL_WORK_ITEMS + 1)):
+        return f"a kernel that counts to {_TRIAL_WORK_ITEMS} wrote {out.tolist()}"
+    return ""
+
+
+def _remedy_of(problem: str) -> str:
+    if not problem:
+        return ""
+    if "unknown target CPU" in problem:
+        return (
+            "this PoCL is too old for the processor: pip uninstall pocl-binary-distribution, "
+            "and install the system's (apt install pocl-opencl-icd) "
+            f"or {INSTALL_CPU_RUNTIME}"
+        )
+    return (
+        f"update or reinstall the runtime; on x86-64 Linux {INSTALL_CPU_RUNTIME} brings one "
+        "that runs on the CPU"
+    )

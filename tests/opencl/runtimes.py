@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import Attr, opencl
-from reorder.opencl.execution import build_transfers, enqueue_transfers
+from reorder.opencl.execution import build_transfers, enqueue_transfers, floats_of
 from reorder.opencl.kernel.access import VECTOR
 from reorder.opencl.kernel.launch import Body, DeviceTraits
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.memory_objects import object_type, supported_format
-from reorder.opencl.programs import floats_of
 from reorder.reference import execute_reference
 from tests.guarded import POISON, Guarded
 from tests.reorders import elements

@@ -15,8 +15,7 @@ from memdesc import MemdescError, memory_desc
 from reorder import load, opencl
 from reorder.cli import doctor, main
 from reorder.opencl.binaries import CACHE_LIMIT
-from reorder.opencl.discovery import _remedy_of
-from reorder.opencl.runtimes import VARIABLE, Icd, find_icds
+from reorder.opencl.runtimes import VARIABLE, Icd, _remedy_of, find_icds
 from tests.opencl.runtimes import Runtime, refused
 
 _ASK = """

@@ -11,7 +11,7 @@ import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
 from reorder import Attr, opencl, reorder
-from reorder.opencl import programs
+from reorder.opencl import execution
 from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
@@ -175,5 +175,5 @@ def test_parts_of_a_device_have_queues_of_one_context_and_their_own_programs(
         queue, attr = cl.CommandQueue(context, part), Attr(dst_scale=3.0)
         found = reorder(x, "ba", dtype="s8", attr=attr, queue=queue).get().numpy()
         assert (found == np.rint(x / np.float32(3))).all()
-    built = programs._program.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
+    built = execution._program.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is not public
     assert len(built) == len(parts)

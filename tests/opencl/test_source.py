@@ -14,8 +14,8 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder import opencl
 from reorder.opencl import binaries
+from reorder.opencl.execution import _DIVISION
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
-from reorder.opencl.programs import _DIVISION
 from reorder.plan import ReorderPlan
 from tests.opencl.runtimes import Runtime, examples
 from tests.strategies import desc_pairs, descs

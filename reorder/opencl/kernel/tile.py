@@ -34,6 +34,7 @@ from reorder.opencl.kernel.staged import (
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
+    from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
 
 # bytes of the shortest run; shorter ones are faster without local memory
@@ -114,20 +115,21 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that moves bytes, or pairs of 4-bit elements, between two buffers.
+    """Make the launch of a nest that moves or converts elements between two buffers.
 
-    Empty if the innermost loops are the same and not short, or if tiles would be slower.
+    Empty if the innermost loops are the same and not short, or if other kernels are faster.
     """
-    nest, bits = task.nest, task.accesses[1].bits
-    if not nest.is_plain or bits > _MAX_TILED * BYTE_BITS or task.has_image:
+    nest, bits, conversion = task.nest, task.accesses[1].bits, task.conversion
+    if not nest.is_plain or task.has_image:
         return ()
-    if task.conversion is None:
-        return _moved(task, nest, (bits, bits))
-    paired = _paired(nest) if task.conversion.is_move and bits < BYTE_BITS else None
-    if paired is None:
-        return ()
-    numbers = {"src_end": end_of_src(nest)}
-    return _moved(task._replace(conversion=None, numbers=numbers), paired, (bits, BYTE_BITS))
+    if conversion is None:
+        return () if bits > _MAX_TILED * BYTE_BITS else _moved(task, nest, (bits, bits))
+    paired = _paired(nest) if conversion.is_move and bits < BYTE_BITS else None
+    launches: tuple[Launch, ...] = ()
+    if paired is not None:
+        moved = task._replace(conversion=None, numbers={"src_end": end_of_src(nest)})
+        launches = _moved(moved, paired, (bits, BYTE_BITS))
+    return launches or _converted(task, conversion)
 
 
 def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch, ...]:
@@ -136,9 +138,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if nest.steps * nbytes < task.device.min_tiled:
         return ()
     shape = _SHAPES[bits[0] // BYTE_BITS]
-    nest = nest._replace(
-        loops=tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1))))
-    )
+    nest = _by_stride(nest, 1)
     limits = shape.src_run * BYTE_BITS // bits[0], shape.dst_run // nbytes
     most, least = shape.nbytes // nbytes, -(-_MIN_RUN // nbytes)
     chosen = None
@@ -147,28 +147,21 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
         chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
         chosen = _extents(nest, limits, most, least)
-    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
+    staged = _staged(nest, chosen, bits)
+    if staged is None:
         return ()
-    chains, extents = chosen
-    src, dst = (runs_of(nest, k, chain.run, extents, bits[k]) for k, chain in enumerate(chains))
-    first = dst.run[0]
-    if first == src.run[0] and dst.is_shifted:
+    body, src, dst = staged
+    if dst.run[0] in src.run and (is_paired or (dst.is_shifted and dst.run[0] == src.run[0])):
         return ()
-    at = nest.alignment(0, [nest.loops[k] for k in src.run])
-    if is_paired and (at % 2 or first in src.run or _ends_in_byte(nest, src)):
+    starts = nest.alignment(0, [nest.loops[k] for k in src.run])
+    if is_paired and (starts % 2 or _ends_in_byte(nest, src)):
         return ()
-    packed = _packed_rows(nbytes, src, dst, extents)
-    sizes = _sizes(nest, src, first)
-    if sizes is None:
-        return ()
-    src, local = src._replace(is_whole=src.is_whole and not sizes), LocalLayout(nbytes)
-    body = Staged(tuple(extents), src, dst, "dst", local, packed, (), is_paired, sizes)
-    if packed == 1 and nbytes < WORD:
-        # elements of a vector should be at constant distances in local memory
-        is_gathered = not _is_regular(body, src) and _is_regular(body, dst) and not is_paired
-        if is_gathered and not dst.is_shifted:
-            body = replace(body, ordered="src")
-    if body.ordered == "dst":
+    body = replace(body, is_paired=is_paired)
+    # elements of a vector should be at constant distances in local memory
+    is_gathered = body.packed_rows == 1 and nbytes < WORD and not is_paired and not dst.is_shifted
+    if is_gathered and not _is_regular(body, src) and _is_regular(body, dst):
+        body = replace(body, ordered="src")
+    else:
         # an H200 is slower if it takes vectors to be whole
         src, dst = src._replace(is_whole=False), dst._replace(is_whole=False)
         body = replace(body, src=src, dst=dst)
@@ -176,6 +169,12 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     vectors = max(body.accesses(src), body.accesses(dst))
     work_items = max(min(task.work_items(shape.work_items), 1 << ceil_log2(vectors)), 1)
     return _launched(task, nest, body, work_items)
+
+
+def _by_stride(nest: Nest, operand: int) -> Nest:
+    """Return a nest of the moving loops, in the order of their strides in an operand."""
+    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(operand)))
+    return nest._replace(loops=tuple(loops))
 
 
 def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> int:
@@ -225,61 +224,78 @@ def _paired(nest: Nest) -> Nest | None:
     return nest._replace(starts=starts, loops=(*halved, rows))
 
 
-def try_lower_conversion(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that converts, or moves 4-bit elements, between two buffers.
-
-    Empty if runs along dst suffice, or if elements of 4 bits do not fill whole bytes.
-    """
-    conversion, nest = task.conversion, task.nest
-    if conversion is None or task.has_image or BETA in conversion.roles or not nest.is_plain:
+def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...]:
+    """Make the launch of a nest that converts, or moves 4-bit elements that fill whole bytes."""
+    bits, nest = conversion.widths, task.nest
+    if BETA in conversion.roles or nest.steps < task.device.min_tiled // WORD:
         return ()
-    if nest.steps < task.device.min_tiled // WORD:
-        return ()
-    bits = conversion.widths
     # groups that run at the same time access adjacent rows of dst, or of src if that is far wider
-    wider = 0 if bits[0] >= _WIDE * bits[1] else 1
-    loops = tuple(sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(wider))))
-    nest = nest._replace(loops=loops)
-    element = max(bits[1] // BYTE_BITS, 1)
+    nest = _by_stride(nest, 0 if bits[0] >= _WIDE * bits[1] else 1)
     # a vector that is loaded should not become many vectors of dst
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
     # scales are at constant distances along one loop
-    depth = 1 if conversion.varying else len(loops)
+    depth = 1 if conversion.varying else len(nest.loops)
     most, edge = _CONVERTED, _EDGE
     if min(bits) < BYTE_BITS and bits[0] != bits[1]:
         # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for,
         # with gaps between its banks
-        most = min((8 if task.device.max_local > _LOCAL else 4) * most, _LOCAL // element)
+        room = _LOCAL // max(bits[1] // BYTE_BITS, 1)
+        most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
-    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
-        return ()
-    (along_src, along_dst), extents = chosen
-    # rows of dst along the innermost loop of src should be in different banks
-    cut = [*along_dst.run, along_src.run[0]].index(along_src.run[0])
-    if prod(extents[k] for k in along_dst.run[:cut]) >= _MIN_CONVERTED:
-        along_dst = Chain(along_dst.run[:cut], along_dst.extents[:cut])
-    chains = along_src, along_dst
+    if chosen is not None:
+        (along_src, along_dst), extents = chosen
+        # rows of dst along the innermost loop of src should be in different banks
+        cut = [*along_dst.run, along_src.run[0]].index(along_src.run[0])
+        if prod(extents[k] for k in along_dst.run[:cut]) >= _MIN_CONVERTED:
+            along_dst = Chain(along_dst.run[:cut], along_dst.extents[:cut])
+        chosen = (along_src, along_dst), extents
     widest = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
-    sides = [
-        runs_of(nest, k, chain.run, extents, bits[k], widest[k]) for k, chain in enumerate(chains)
-    ]
-    src, dst = sides
+    staged = _staged(nest, chosen, bits, widest)
+    if staged is None:
+        return ()
+    body, src, dst = staged
     # vectors start at whole bytes, and no byte of dst is shared
     starts = (
-        nest.alignment(k, [loops[n] for n in side.run]) * side.bits for k, side in enumerate(sides)
+        nest.alignment(k, [nest.loops[n] for n in side.run]) * side.bits
+        for k, side in enumerate((src, dst))
     )
-    if any(start % BYTE_BITS for start in starts):
+    if any(start % BYTE_BITS for start in starts) or (bits[1] < BYTE_BITS and not dst.is_whole):
         return ()
-    sizes = _sizes(nest, src, dst.run[0])
-    if sizes is None or (dst.bits < BYTE_BITS and not dst.is_whole):
-        return ()
+    uniform = nest.loops[src.run[0]].uniform(conversion.varying)
+    return _launched(task, nest, replace(body, uniform=uniform), task.work_items(_WORK_ITEMS))
+
+
+def _staged(
+    nest: Nest,
+    chosen: tuple[tuple[Chain, Chain], list[int]] | None,
+    bits: tuple[int, int],
+    widest: tuple[int, int] = (_MAX_BITS, _MAX_BITS),
+) -> tuple[Staged, Runs, Runs] | None:
+    """Return a tile with vectors of at most some bits on each side, and the sides.
+
+    None if runs are the same, or if an index grows along the innermost loop of dst too, whose rows
+    are loaded together.
+    """
+    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
+        return None
+    chains, extents = chosen
+    src, dst = (
+        runs_of(nest, k, chain.run, extents, bits[k], widest[k]) for k, chain in enumerate(chains)
+    )
+    first, run = dst.run[0], [nest.loops[k] for k in src.run]
+    sizes = tuple(span_of(run, k) for k in nest.indices)
+    grow = (
+        nest.loops[first].stride(k) for span, k in zip(sizes, nest.indices, strict=True) if span
+    )
+    if first not in src.run and any(grow):
+        return None
+    element = max(bits[1] // BYTE_BITS, 1)
+    count = max(WORD // element, 1)
+    packed = 1 if first in src.run or extents[first] % count else count
     src = src._replace(is_whole=src.is_whole and not sizes)
-    uniform = loops[src.run[0]].uniform(conversion.varying)
-    packed = _packed_rows(element, src, dst, extents)
-    local = LocalLayout(element)
-    body = Staged(tuple(extents), src, dst, "dst", local, packed, uniform, sizes=sizes)
-    return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
+    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), packed, sizes=sizes)
+    return body, src, dst
 
 
 def _extents(
@@ -322,25 +338,6 @@ def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
     first, *others = zip(src.run[:2], dst.run[:2], strict=False)
     is_short = nest.loops[src.run[0]].extent * bits <= _MAX_SHARED * BYTE_BITS
     return first[0] != first[1] or (is_short and any(one != other for one, other in others))
-
-
-def _sizes(nest: Nest, src: Runs, first: int) -> tuple[int, ...] | None:
-    """Return the elements of a run of src after which each index grows, 0 if it does not.
-
-    None if one grows along the innermost loop of dst too, whose rows are loaded together.
-    """
-    run, across = [nest.loops[k] for k in src.run], nest.loops[first]
-    spans = tuple(span_of(run, k) for k in nest.indices)
-    are_apart = first in src.run or not any(
-        span and across.stride(k) for span, k in zip(spans, nest.indices, strict=True)
-    )
-    return spans if are_apart else None
-
-
-def _packed_rows(nbytes: int, src: Runs, dst: Runs, extents: list[int]) -> int:
-    """Return the rows along the innermost loop of dst whose elements of some bytes form words."""
-    first, count = dst.run[0], max(WORD // nbytes, 1)
-    return 1 if first in src.run or extents[first] % count else count
 
 
 def _is_regular(body: Staged, side: Runs) -> bool:

@@ -42,7 +42,6 @@ _FAMILIES = (
     tile.try_lower_skewed,
     tile.try_lower,
     pixel_tile.try_lower,
-    tile.try_lower_conversion,
     rows.try_lower_short,
     direct.try_lower,
 )
@@ -200,7 +199,7 @@ def _whole(
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
     task = KernelTask(nest, (src.access, dst.access), device, formula, numbers)
-    return tile.try_lower(task) or tile.try_lower_conversion(task)
+    return tile.try_lower(task)
 
 
 def _moved(box: Box, dst: OperandSpec, device: DeviceTraits) -> Iterator[Launch]:
