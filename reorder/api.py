@@ -406,7 +406,7 @@ def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
 
 @cache
 def _load_device() -> Callable[..., DeviceMemory]:
-    from reorder.opencl import reorder_on_device  # loads pyopencl, which only devices need
+    from reorder.opencl.enqueue import reorder_on_device  # loads pyopencl, which only devices need
 
     return reorder_on_device
 

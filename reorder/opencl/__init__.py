@@ -14,7 +14,6 @@ from reorder.opencl.enqueue import (
     enqueue_reorder,
     enqueue_unpack,
     pack,
-    reorder_on_device,
     unpack,
 )
 from reorder.opencl.execution import kernel_texts
@@ -31,7 +30,6 @@ __all__ = [
     "kernel_texts",
     "loader_report",
     "pack",
-    "reorder_on_device",
     "unpack",
 ]
 

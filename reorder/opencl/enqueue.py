@@ -319,7 +319,7 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     return _call(queue, "enqueue_unpack", image, out, dst, src, attr, wait_for)[1]
 
 
-def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
+def reorder_on_device(  # noqa: PLR0913 - the arguments of `reorder.reorder`
     x: Any,
     dst: LayoutLike | None,
     *,
@@ -330,30 +330,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory:
-    """Reorder on a device, as `reorder.reorder` does for device objects or with a queue.
-
-    Parameters
-    ----------
-    x, dst, src, dtype, attr, out, queue, wait_for
-        As for `reorder.reorder`.
-
-    Returns
-    -------
-    DeviceMemory
-        `out` with its descriptor, or new memory: an image where dst is an ImageDesc.
-
-    Raises
-    ------
-    MemdescError
-        As for `enqueue_reorder`; also if no queue is given and no argument has one.
-
-    Examples
-    --------
-    >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    >>> memory = opencl.reorder_on_device(x, "ba", queue=queue)
-    >>> memory.get().elements.view(np.float32)
-    array([0., 3., 1., 4., 2., 5.], dtype=float32)
-    """
+    """Reorder on a device, as `reorder.reorder` does for device objects or with a queue."""
     if queue is None:
         if isinstance(x, _WITH_QUEUE):
             queue = x.queue

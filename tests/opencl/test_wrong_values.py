@@ -100,7 +100,6 @@ def functions(made: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], dict[
             opencl.enqueue_reorder,
             {"queue": queue, **buffers, "src": PLAIN, "dst": LAST, "attr": None} | waiting,
         ),
-        "reorder_on_device": (opencl.reorder_on_device, {"x": X, "dst": "nhwc", **resolved}),
         "reorder": (reorder.reorder, {"x": memory, "dst": "nchw", "threads": None, **resolved}),
         "quantize": (reorder.quantize, {"x": memory, "dtype": "s8", "axis": None, "queue": queue}),
         "kernel_texts": (

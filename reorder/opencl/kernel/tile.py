@@ -1,19 +1,23 @@
-"""A family of kernels that transposes between two buffers, in tiles that go through local memory.
+"""Families of kernels in tiles that go through local memory.
 
-It suits a nest whose innermost loops differ in src and dst, or the loops around one that is short,
-and moves or converts its elements. A tile covers some steps of several loops. On each side its run
-loops are contiguous: work items load and store vectors along them. A loop may be in both runs.
+Between two buffers they suit a nest whose innermost loops differ in src and dst, or the loops
+around one that is short. A tile covers some steps of several loops. On each side its run loops are
+contiguous: work items load and store vectors along them. A loop may be in both runs.
+
+An image is best accessed in small rectangles of columns and rows, which devices store together.
+Work items move vectors along the runs of the buffer, and pixels in the order of the image.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
+from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.opencl.kernel.access import VECTOR, WORD, Access, Mode
+from reorder.opencl.kernel.access import PIXEL_LANES, VECTOR, WORD, Mode
 from reorder.opencl.kernel.launch import (
     KernelTask,
     Launch,
@@ -25,7 +29,9 @@ from reorder.opencl.kernel.launch import (
 )
 from reorder.opencl.kernel.placement import Chain, Loop, chain_of, span_of, without
 from reorder.opencl.kernel.staged import (
+    LANES,
     LocalLayout,
+    Pixels,
     Runs,
     Staged,
     runs_of,
@@ -34,6 +40,8 @@ from reorder.opencl.kernel.staged import (
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
 
@@ -352,17 +360,149 @@ def _is_regular(body: Staged, side: Runs) -> bool:
     return False
 
 
-def _launched(task: KernelTask, nest: Nest, body: Staged, work_items: int) -> tuple[Launch, ...]:
+def _launched(
+    task: KernelTask,
+    nest: Nest,
+    body: Staged,
+    work_items: int,
+    paddings: tuple[tuple[int, int], ...] = _PADDINGS,
+    lanes: tuple[int, ...] = (0,),
+) -> tuple[Launch, ...]:
     """Make the launch of a tile; empty if the device has no such group, or too little memory."""
     if work_items > task.device.max_work_items:
         return ()
-    padded = without_bank_conflicts(body, work_items, _PADDINGS)
-    if padded.local_nbytes > task.device.max_local:
-        padded = without_bank_conflicts(body, work_items, _PADDINGS[:1])
-    if padded.local_nbytes > task.device.max_local:
+    sides = zip((body.src, body.dst), task.accesses, strict=True)
+    # a side in a buffer may have bytes where the operand has elements of 4 bits
+    src, dst = (of._replace(bits=side.bits) if isinstance(side, Runs) else of for side, of in sides)
+    for tried in (paddings, paddings[:1]):
+        padded = without_bank_conflicts(body, work_items, tried)
+        if padded.local_nbytes <= task.device.max_local:
+            pattern = Pattern(src, dst, padded, work_items, task.conversion, lanes)
+            divisions = tiled(nest.loops, body.extents)
+            return (lower_nest(nest, pattern, divisions, task.numbers),)
+    return ()
+
+
+# bits of the widest element that is converted beside an image
+_MAX_PIXEL_BITS = 32
+# bytes of a run beside an image that is worth local memory
+_MIN_PIXEL_RUN = 32
+# most pixels that a work item holds at once
+_MAX_STEPS = 16
+
+
+class PixelShape(NamedTuple):
+    """A tile: bytes of a run of the buffer and of the tile, and the work items of its group.
+
+    Adjacent work items take a rectangle of `columns` and `rows` of the image.
+    """
+
+    run: int
+    columns: int
+    rows: int
+    nbytes: int
+    work_items: int
+
+
+# the tiles that pack an image, and that unpack one
+_PACK, _UNPACK = PixelShape(128, 4, 2, 4608, 128), PixelShape(256, 4, 2, 9216, 256)
+
+
+def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
+    """Make the launch of tiles between a buffer and an image.
+
+    Empty if a lane has no data, the runs of the buffer are short, or the least tile is too large.
+    """
+    nest, conversion = task.nest, task.conversion
+    modes = [access.mode for access in task.accesses]
+    if conversion is None or not nest.is_plain or modes[0] == modes[1]:
         return ()
-    body = padded
-    sides = [side for side in (body.src, body.dst) if isinstance(side, Runs)]
-    src, dst = (Access(Mode.ELEMENTS, side.bits) for side in sides)
-    pattern = Pattern(src, dst, body, work_items, task.conversion)
-    return (lower_nest(nest, pattern, tiled(nest.loops, body.extents), task.numbers),)
+    image = modes.index(Mode.IMAGE)
+    shape, access = _PACK if image else _UNPACK, task.accesses[1 - image]
+    is_small = nest.steps * PIXEL_LANES * access.nbytes < task.device.min_tiled
+    if is_small or (task.converts and not _converts_alone(nest, conversion)):
+        return ()
+    places = (lane.offsets for lane in nest.lanes if lane.is_valid)
+    lanes_at = sorted((offsets[image], offsets[1 - image]) for offsets in places)
+    step = lanes_at[1][1] if len(lanes_at) == PIXEL_LANES else 0
+    if step <= 0 or lanes_at != [(k, k * step) for k in range(PIXEL_LANES)]:
+        return ()
+    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
+    # the lanes come after the loops
+    every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,))))
+    run = chain_of(every, 1 - image, shape.run // access.nbytes)
+    if run is None:
+        return ()
+    edges = (_edge(loops, image, coord, (shape.columns, shape.rows)[coord]) for coord in (0, 1))
+    rectangle = [chain for chain in edges if chain is not None]
+    by_row = sorted((loop.strides[image][1], k) for k, loop in enumerate(loops))
+    order = *(k for stride, k in by_row if stride), run.run[-1], *range(len(loops))
+    most = shape.nbytes // (PIXEL_LANES * access.nbytes)
+    extents = _pixel_extents(loops, [run, *rectangle], order, most)
+    steps, is_last = [*extents, PIXEL_LANES], len(loops)
+    side = runs_of(nest._replace(loops=every), 1 - image, run.run, steps, access.bits)
+    first, rest = (
+        tuple(LANES if k == is_last else k for k in part) for part in (side.run, side.rest)
+    )
+    length = prod(steps[k] for k in side.run) * access.nbytes
+    if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * shape.work_items:
+        return ()
+    buffer, pixels = side._replace(run=first, rest=rest), Pixels(_order(extents, rectangle))
+    src, dst, ordered = (buffer, pixels, "src") if image else (pixels, buffer, "dst")
+    tile = Staged(tuple(extents), src, dst, ordered, LocalLayout(access.nbytes))
+    gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
+    paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
+    nest = nest._replace(loops=tuple(loops))
+    return _launched(task, nest, tile, shape.work_items, paddings, (0, 1, 2, 3))
+
+
+def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
+    """Whether each element of dst depends on one of src alone, in 32 bits, without padding."""
+    is_whole = all(loop.valid == loop.extent for loop in nest.loops)
+    is_narrow = max(conversion.widths) <= _MAX_PIXEL_BITS
+    return is_whole and is_narrow and not conversion.varying and BETA not in conversion.roles
+
+
+def _edge(loops: list[Loop], image: int, coord: int, limit: int) -> Chain | None:
+    """Return the loops along columns or rows of a rectangle; its parts divide the image."""
+    along = [
+        loop._replace(strides=tuple(coords[coord : coord + 1] for coords in loop.strides))
+        for loop in loops
+    ]
+    chain = chain_of(along, image, limit)
+    if chain is None:
+        return None
+    *lower, top = chain.extents
+    divisor = gcd(top, loops[chain.run[-1]].extent)
+    return chain._replace(extents=(*lower, divisor if divisor > 1 else top))
+
+
+def _pixel_extents(
+    loops: list[Loop], chains: list[Chain], order: Iterable[int], most: int
+) -> list[int]:
+    """Return the steps of each loop in a tile of at most `most` pixels, or of the least tile."""
+    extents = [1] * len(loops)
+    for chain in chains:
+        for k, extent in zip(chain.run, chain.extents, strict=True):
+            # not the lanes
+            if k < len(loops):
+                extents[k] = max(extents[k], min(extent, loops[k].extent))
+    whole = {k for chain in chains for k in chain.run[:-1]} | {len(loops)}
+    for k in order:
+        while k not in whole and extents[k] < loops[k].extent and 2 * prod(extents) <= most:
+            extents[k] = min(2 * extents[k], loops[k].extent)
+    return extents
+
+
+def _order(extents: list[int], rectangle: list[Chain]) -> tuple[tuple[int, int], ...]:
+    """Return the order of the pixels of a tile: a rectangle of the image, then the rest."""
+    left = list(extents)
+    order = []
+    for chain in rectangle:
+        for k, extent in zip(chain.run, chain.extents, strict=True):
+            steps = gcd(left[k], extent)
+            steps = left[k] if steps == 1 else steps
+            order.append((k, steps))
+            left[k] //= steps
+    order += enumerate(left)
+    return tuple((k, steps) for k, steps in order if steps > 1)

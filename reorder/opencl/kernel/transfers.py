@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.opencl.kernel import direct, pixel_tile, rows, tile
+from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
@@ -41,7 +41,7 @@ _FAMILIES = (
     rows.try_lower,
     tile.try_lower_skewed,
     tile.try_lower,
-    pixel_tile.try_lower,
+    tile.try_lower_pixels,
     rows.try_lower_short,
     direct.try_lower,
 )
