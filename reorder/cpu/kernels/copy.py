@@ -30,7 +30,7 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS, pick
+from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.program import ALIKE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
@@ -46,9 +46,9 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-# Runs of 1, 2 or 4 lines are joined in registers where dst starts at an even byte: the instruction
-# picks 16-bit units from two vectors.
-_FEW_LINES, _UNIT_NBYTES = (1, 2, 4), 2
+# Runs of half a line, and of 1, 2 or 4 lines, are joined in registers where dst starts at an even
+# byte: the instruction picks 16-bit units from two vectors.
+_FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 8)), 2
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -192,14 +192,15 @@ def _emit_lines(rows: Rows, done: Value) -> None:
 
     src, dst, at_dst = row_at(rows.first)
     ends = ends_of(dst)
-    with when(at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length):
-        _copy_part(elements, src, dst, ends[0])
+    is_first = at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length
     if has_masks():
-        for lines in _FEW_LINES:
+        for nbytes in _FEW_LINES:
             is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
-            with when((length == lines * LINE_NBYTES) & (rows.head.joins_lines == ALIKE) & is_even):
-                _emit_few_lines(rows, lines, ends[0])
+            with when((length == nbytes) & (rows.head.joins_lines == ALIKE) & is_even):
+                _emit_few_lines(rows, nbytes, ends[0], is_first)
                 elements.builder.branch(done)
+    with when(is_first):
+        _copy_part(elements, src, dst, ends[0])
     with loop(rows.first, rows.last) as row:
         src, dst, at_dst = row_at(row)
         head, rest = ends_of(dst) if elements.streams else ends
@@ -218,60 +219,70 @@ def _emit_lines(rows: Rows, done: Value) -> None:
                     _copy_part(elements, follower, follower_dst, ends_of(follower_dst)[0])
 
 
-def _emit_few_lines(rows: Rows, lines: int, head: Value) -> None:
-    """Move rows of a few whole lines, each with `head` bytes before its first line of dst.
+def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> None:
+    """Move rows of a few whole lines, or pairs of rows of half a line, as lines of dst.
 
-    The line that two rows share is picked from a line of each: a load that crosses lines takes as
-    long as a store that does.
+    Each row, or pair, has `head` bytes before its first line of dst. The line that two of them
+    share is picked from a line of each: a load that crosses lines takes as long as a store that
+    does. Unless `is_first`, the first head is written with the row before it.
     """
-    elements, nbytes = rows.elements, lines * LINE_NBYTES
-    builder, rest = elements.builder, nbytes - LINE_NBYTES
+    elements, builder = rows.elements, rows.elements.builder
+    rest, step = max(0, nbytes - LINE_NBYTES), max(1, LINE_NBYTES // nbytes)
     count, unit = LINE_NBYTES // _UNIT_NBYTES, ir.IntType(_UNIT_NBYTES * BYTE_BITS)
     units = ir.VectorType(unit, count)
     skipped = (head // _UNIT_NBYTES).trunc(unit).bitcast(ir.VectorType(unit, 1))
     picks = pick(skipped, [0] * count) + ir.Constant(units, [*range(count)])
     rows = rows.rebased()
 
-    def units_at(src: Location) -> Value:
-        return elements.load_vector(src, LINE_NBYTES).bitcast(units)
+    def src_at(row: Value) -> Location:
+        return elements.moved(rows.src, rows.src_table[row])
 
-    # where a row starts, and its last line: LLVM would load them again
-    src_at, dst_at, last = Variable(builder), Variable(builder), Variable(builder, units)
+    def line_at(row: Value) -> Value:
+        if step == 1:
+            return elements.load_vector(src_at(row), LINE_NBYTES).bitcast(units)
+        parts = [elements.load_vector(src_at(row + k), nbytes) for k in range(step)]
+        return concatenate(parts).bitcast(units)
 
-    def begin(row: Value) -> None:
-        src_at.value, dst_at.value = rows.src_table[row], rows.dst_table[row]
+    def store(line: Value, dst: Location, count: Value | None = None) -> None:
+        vector = line.bitcast(elements.vector_type(LINE_NBYTES))
+        if count is None:
+            elements.store_lines(vector, dst)
+        else:
+            elements.store_masked(vector, dst, elements.lane_mask(count, LINE_NBYTES))
 
-    def move(after: Value, *, is_last: bool) -> None:
-        src, dst = (
-            elements.moved(side, at.value) + head
-            for side, at in ((rows.src, src_at), (rows.dst, dst_at))
-        )
+    # where a row starts in dst, and its last line: LLVM would load them again
+    dst_at, last = Variable(builder), Variable(builder, units)
+
+    def begin(row: Value, first: Value) -> None:
+        last.value = first
+        if rest:
+            last.value = elements.load_vector(src_at(row) + rest, LINE_NBYTES).bitcast(units)
+
+    def joined(first: Value) -> Value:
+        return call(builder, _PICK, units, last.value, picks, first)
+
+    def move(row: Value, after: Value, *, is_last: bool) -> None:
+        src, begin_of = src_at(row) + head, dst_at.value
+        dst = elements.moved(rows.dst, begin_of) + head
         for start in range(0, rest, LINE_NBYTES):
             elements.store_lines(elements.load_vector(src + start, LINE_NBYTES), dst + start)
-        begin_of = dst_at.value
-        begin(after)
-        follower, follower_dst = (
-            elements.moved(side, at.value) for side, at in ((rows.src, src_at), (rows.dst, dst_at))
-        )
-        with either(dst_at.value - begin_of == nbytes) as (followed, alone):
+        dst_at.value, first = rows.dst_table[after], line_at(after)
+        with either(dst_at.value - begin_of == max(nbytes, LINE_NBYTES)) as (followed, alone):
             with followed:
-                first = units_at(follower)
-                line = call(builder, _PICK, units, last.value, picks, first)
-                elements.store_lines(line.bitcast(elements.vector_type(LINE_NBYTES)), dst + rest)
-                last.value = first
+                store(joined(first), dst + rest)
             with alone:
-                _copy_part(elements, src + rest, dst + rest, LINE_NBYTES - head)
+                store(joined(last.value), dst + rest, LINE_NBYTES - head)
                 if not is_last:
-                    _copy_part(elements, follower, follower_dst, head)
-                    last.value = units_at(follower)
-        if rest:
-            last.value = units_at(follower + rest)
+                    store(first, elements.moved(rows.dst, dst_at.value), head)
+        begin(after, first)
 
-    begin(rows.first)
-    last.value = units_at(elements.moved(rows.src, src_at.value) + rest)
-    with loop(rows.first + 1, rows.last) as after:
-        move(after, is_last=False)
-    move(minimum(rows.last, rows.head.rows - 1), is_last=True)
+    dst_at.value, first = rows.dst_table[rows.first], line_at(rows.first)
+    with when(is_first):
+        store(first, elements.moved(rows.dst, dst_at.value), head)
+    begin(rows.first, first)
+    with loop(rows.first + step, rows.last, step) as after:
+        move(after - step, after, is_last=False)
+    move(rows.last - step, minimum(rows.last, rows.head.rows - step), is_last=True)
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:

@@ -132,7 +132,8 @@ class BatchBuilder:
             for scheduled, fills_lines in zip(parts, streams, strict=True):
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
                 is_cached = self.joins_cached and scheduled.joins_vectors(bits)
-                if scheduled.joins_lines(bits) and (can_stream or is_cached) and not is_vector:
+                joins_lines = scheduled.joins_lines(bits, masked=has_masks())
+                if joins_lines and (can_stream or is_cached) and not is_vector:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
                     continue

@@ -30,11 +30,10 @@ from reorder.plan.passes import moved, split_node
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
 _PIECE, _PIECE_LINES = 128, 32
-# Lines of dst in a piece of runs that start within a line: its first and last one are written in
-# part, and so by two pieces.
-_LINES_WITHIN = 8
 # Lines of src that are read again after this many runs are still in the first-level cache.
 _NEAR_RUNS = 32
+# Lines of dst in a piece of streamed runs that do not start lines, at least.
+_STREAMED_LINES = 16
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
@@ -124,7 +123,8 @@ def _in_pieces(
             inner, last = outer[:count], outer[count - 1]
             steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
             if not fills_lines:
-                steps = max(steps, MANY_LINES * LINE_BITS // (size_of(inner[:-1]) * run * bits))
+                least = _STREAMED_LINES * LINE_BITS // (size_of(inner[:-1]) * run * bits)
+                steps = max(steps, least)
             if steps < last.extent:
                 break
         # pieces of nearly equal length
@@ -156,7 +156,7 @@ def _short_runs_at_once(box: Box, src_loop: Node, bits: int, element_stride: int
     if nbits == LINE_BITS:
         return min(last.extent, _PIECE_LINES)
     if box.offsets[1] % (LINE_BITS // bits * element_stride):
-        steps = _LINES_WITHIN * LINE_BITS // nbits
+        steps = MANY_LINES * LINE_BITS // nbits
         return steps if steps <= last.extent else 0
     return min(last.extent, max(2, _PIECE // run.extent))
 

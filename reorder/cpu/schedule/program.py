@@ -146,7 +146,8 @@ def encode(
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step)
-            group, grain = scheduled.rows, 1
+            run = scheduled.columns[0].extent
+            group, grain = scheduled.rows, 2 if scheduled.is_joined and run < LINE_NBYTES else 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(
             (n for n in scheduled.box.nodes if n not in outer), bits
@@ -169,7 +170,8 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
-    is_alike = not any(at % LINE_NBYTES for at in dst_table)
+    # of half lines each first one of a pair
+    is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
     head = RowsHead(
         rows=len(src_table),
         valid_rows=valid_rows,

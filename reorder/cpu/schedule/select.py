@@ -46,7 +46,7 @@ _TURNING = tuple(1 << k for k in range(7))
 # Runs of up to this length that are whole lines are moved as one vector each.
 MAX_VECTOR_BITS = 4 * LINE_BITS
 # Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
-MANY_LINES = 16
+MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
 
@@ -152,11 +152,11 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
 
-    def joins_lines(self, bits: int) -> bool:
+    def joins_lines(self, bits: int, *, masked: bool = False) -> bool:
         """Whether it copies runs whose lines of dst are all whole, or joined from two runs.
 
-        A run has at least a line, and so many follow each other in dst that both ends, where lines
-        are written in part, matter little.
+        A run has at least a line, or with masked stores half of one, and so many follow each other
+        in dst that both ends, where lines are written in part, matter little.
         """
         loops = (*self.columns, *self.rows)
         extents = [node.extent for node in loops]
@@ -165,7 +165,7 @@ class ScheduledBox(NamedTuple):
         return (
             self.micro_kernel == RUN
             and not self.tables
-            and self.columns[0].extent * bits >= LINE_BITS
+            and (self.columns[0].extent * bits >= LINE_BITS or (masked and self._has_pairs(bits)))
             and all(node.valid == node.extent for node in self.box.nodes)
             and (joined * bits >= MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )
@@ -178,7 +178,19 @@ class ScheduledBox(NamedTuple):
         line, run = LINE_BITS // bits * self.element_stride, self.columns[0].extent * bits
         src, dst = self.box.offsets
         aligned = self._replace(box=self.box._replace(offsets=(src, dst - dst % line)))
-        return LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines(bits)
+        fits = LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines(bits)
+        return fits or self._has_pairs(bits)
+
+    def _has_pairs(self, bits: int) -> bool:
+        """Whether runs are half a line, in pairs that all start at one even byte of a line."""
+        line, (inner, *others) = LINE_BITS // bits * self.element_stride, self.rows
+        return (
+            2 * self.columns[0].extent * bits == LINE_BITS
+            and 2 * inner.strides[1] == line
+            and not inner.extent % 2
+            and not any(node.strides[1] % line for node in others)
+            and not (bits == BYTE_BITS * self.element_stride and self.box.offsets[1] % 2)
+        )
 
     def joined(self, bits: int) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""

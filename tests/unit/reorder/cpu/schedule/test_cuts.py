@@ -14,6 +14,7 @@ from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_o
 from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import RUN, TRANSPOSED, pack_for_kernels, select_kernel
+from reorder.cpu.target import LINE_NBYTES
 from reorder.plan import Box, Node
 from reorder.plan.boxes import table_boxes
 from tests.reorders import sorted_map
@@ -293,9 +294,12 @@ def test_interleaved_rows_lose_their_first_columns_up_to_a_line(
         ("f32 abcd acbd 16x12x20x64", True, True),
         # rows of three lines and a part of one
         ("f32 abcd acbd 16x12x20x59", True, False),
-        # shorter than a line; too few follow each other, unless all starts are alike
+        # half a line, in pairs, and in none
+        ("bf16 abcd acbd 2x198x12x16", True, True),
+        ("bf16 abcd acbd 2x197x12x16", False, False),
+        # shorter than that; too few follow each other, unless all starts are alike
         ("f32 abcd acbd 16x12x20x15", False, False),
-        ("f32 abcd bacd 3x2x1x32", False, True),
+        ("f32 abcd bacd 3x2x1x16", False, True),
         # zeros follow the data of each block
         ("f32 abcd abcD16d 16x12x20x63", False, True),
         ("bf16 abcd acbd 2x197x12x64", True, True),
@@ -311,9 +315,12 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
 ) -> None:
     box, bits = _box(case, 4)
     scheduled = select_kernel(box)
-    assert (scheduled.joins_lines(bits), scheduled.joins_vectors(bits)) == (joins, in_caches)
+    found = scheduled.joins_lines(bits, masked=True), scheduled.joins_vectors(bits)
+    assert found == (joins, in_caches)
+    is_short = scheduled.columns[0].extent * bits < 8 * LINE_NBYTES
+    assert scheduled.joins_lines(bits) == (joins and not is_short)
     if joins:
-        assert scheduled.joined(bits).joins_lines(8)
+        assert scheduled.joined(bits).joins_lines(8, masked=True)
         assert scheduled.joined(bits).box.size == bits // 8 * box.size
 
 
