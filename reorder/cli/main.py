@@ -26,7 +26,6 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.names.similar import similar_words
 from reorder.cli.command import Command, json_of, one_line
-from reorder.cli.progress import CompileNotice
 from reorder.disk import reason_of
 
 # indented lines continue those above
@@ -118,8 +117,7 @@ def _run(given: Sequence[str]) -> int:
             return 0
         options = parse(given)
         command: Command = options.command
-        with CompileNotice():
-            facts, code = command.answer(options)
+        facts, code = command.answer(options)
         lines = [json.dumps(json_of(facts))] if options.json else command.lay_out(facts)
         text = "\n".join(map(one_line, lines))
     except (MemdescError, MemoryError) as error:

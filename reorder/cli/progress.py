@@ -1,27 +1,19 @@
-"""What commands show on stderr while they work: warnings, a bar, a line about compilation."""
+"""What commands show on stderr while they work: warnings, and a bar."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Thread
-from typing import Any, Self
+from typing import Self
 
 from reorder.cli.command import one_line
 
 _WIDTH = 24
-# Seconds after which work is long enough to show a bar, and compilation to be announced.
+# Seconds after which work is long enough to show a bar.
 _PATIENCE = 0.5
-_COMPILE_PATIENCE = 1.0
-_PERIOD = 0.1
 # Seconds between two lines where there is no terminal, as in the log of a server.
 LINE_SECONDS = 10.0
-NOTICE = (
-    "memdesc: compiling kernels, once for each element width and conversion; later calls load "
-    "them from disk\n"
-)
 
 
 def warn(text: str) -> None:
@@ -75,38 +67,3 @@ class Progress:
         elif now - self._shown >= LINE_SECONDS:
             self._shown = now
             _say(f"memdesc: {share:.0%} {text}\n")
-
-
-def _compiling_seconds() -> float:
-    """Return for how long kernels have been compiling; 0 if none are. Nothing is imported."""
-    jit: Any = sys.modules.get("reorder.cpu.runtime.jit")
-    seconds: Callable[[], float] = getattr(jit, "compiling_seconds", float)
-    return seconds()
-
-
-class CompileNotice:
-    """Announces that kernels are being compiled, if that takes longer than a second.
-
-    Use it as a context around work that may compile; `seconds` returns the time spent so far.
-    """
-
-    def __init__(self, seconds: Callable[[], float] = _compiling_seconds) -> None:
-        self._seconds = seconds
-        self._ended = Event()
-        self._thread = Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        if sys.stderr is not None:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_PERIOD):
-            if self._seconds() > _COMPILE_PATIENCE:
-                _say(NOTICE)
-                return

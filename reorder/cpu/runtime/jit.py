@@ -46,22 +46,11 @@ _DIGEST = "digest of sources"
 # the addresses of kernels by name, and the seconds that each took: compiled, or loaded
 _addresses: dict[str, int] = {}
 _made: list[dict[str, Any]] = []
-# the start times of the compilations that run now
-_running: list[float] = []
 
 
 def compiled_kernels() -> list[dict[str, Any]]:
     """Return the kernels that this process has compiled or loaded from disk, with the seconds."""
     return [*_made]
-
-
-def compiling_seconds() -> float:
-    """Return how long this process has spent compiling, if it compiles right now; else 0."""
-    began = [*_running]
-    if not began:
-        return 0.0
-    past: float = sum(kernel["seconds"] for kernel in [*_made])
-    return past + perf_counter() - began[0]
 
 
 def kernel_at(kernel: Kernel) -> int:
@@ -114,18 +103,14 @@ def _make(kernel: Kernel, *, with_llvm: bool = False) -> None:
     if name in _addresses:
         return
     start = perf_counter()
-    _running.append(start)
-    try:
-        key = _key(kernel)
-        kept = kernel_files.read(name, key)
-        if not with_llvm and (kept is None or needs_llvm(kept)):
-            return
-        content = _compile(kernel) if kept is None else kept
-        _addresses[name] = load(content)
-        if kept is None:
-            folder = kernel_files.write(name, key, content)
-    finally:
-        _running.remove(start)
+    key = _key(kernel)
+    kept = kernel_files.read(name, key)
+    if not with_llvm and (kept is None or needs_llvm(kept)):
+        return
+    content = _compile(kernel) if kept is None else kept
+    _addresses[name] = load(content)
+    if kept is None:
+        folder = kernel_files.write(name, key, content)
     seconds = perf_counter() - start
     if kept is None:
         why = f"{folder} had no code for it" if folder else "no folder for it is writable"

@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import sys
-import time
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +15,6 @@ import pytest
 from reorder.cli import doctor, progress
 from reorder.cli.doctor import COMMAND
 from reorder.cli.main import GROUPS, NAMES, command_parser, flags_of, main, shell_parser
-from reorder.cli.progress import NOTICE, CompileNotice
-from tests.programs import run_python
 from tests.unit.reorder.cli.shell import Shell
 
 
@@ -89,7 +86,7 @@ def test_what_is_missing_is_reported() -> None:
         assert all(line.endswith(end) for line, end in zip(lines, ends, strict=True)), lines
 
 
-# The bar of long work, and the line that announces compilation.
+# The bar of long work.
 
 
 def _set_clock(monkeypatch: pytest.MonkeyPatch, times: Iterable[float]) -> None:
@@ -129,26 +126,3 @@ def test_a_bar_is_shown_on_terminals_and_wiped(monkeypatch: pytest.MonkeyPatch) 
     assert "start" not in shown  # work that is not long shows none
     assert "[############............]  50% half" in shown
     assert shown.endswith(_WIPED)
-
-
-_COMPILING = """
-import sys, time
-from reorder.cli.progress import CompileNotice
-with CompileNotice(lambda: float(sys.argv[1])):
-    time.sleep(0.3)
-"""
-
-
-@pytest.mark.parametrize(("seconds", "is_told"), [("60", True), ("0", False)])
-def test_long_compilation_is_announced_once_in_a_line_on_stderr(
-    seconds: str, is_told: bool
-) -> None:
-    ran = run_python("-c", _COMPILING, seconds)
-    assert ran.stdout == ""
-    assert ran.stderr.splitlines() == [NOTICE.rstrip()] * is_told
-
-
-def test_compilation_without_stderr_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    with CompileNotice(lambda: 1.1):
-        time.sleep(0.2)

@@ -161,22 +161,6 @@ def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch
         load(b"0\0code")
 
 
-def test_a_running_compilation_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    running: list[float] = []
-
-    def text() -> tuple[str, str]:
-        running.append(jit.compiling_seconds())
-        return "define void @timed() {\n  ret void\n}", "timed"
-
-    before = sum(made["seconds"] for made in jit.compiled_kernels())
-    assert jit.compiling_seconds() == 0
-    jit.kernel_at(Kernel(f"a function that is timed {before}", text))
-    assert running[0] > before
-    assert jit.compiling_seconds() == 0
-    assert sum(made["seconds"] for made in jit.compiled_kernels()) > before
-
-
 def _first_of(words: int) -> int:
     for k in range(3):
         if load_int(words, k) and load_int(words, k) > 0:
