@@ -31,7 +31,11 @@ from reorder.forks import importing
 if TYPE_CHECKING:
     from reorder.checkpoints.checkpoint import Checkpoint, StoredTensor
     from reorder.checkpoints.compare import Differing, differences
-    from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
+    from reorder.checkpoints.convert.conversion import (
+        ConvertOptions,
+        ConvertProgress,
+        ConvertReport,
+    )
     from reorder.checkpoints.save import save_raw
 
 __all__ = [
@@ -52,9 +56,9 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Checkpoint": "reorder.checkpoints.checkpoint",
-            "ConvertOptions": "reorder.checkpoints.convert.options",
-            "ConvertProgress": "reorder.checkpoints.convert.options",
-            "ConvertReport": "reorder.checkpoints.convert.options",
+            "ConvertOptions": "reorder.checkpoints.convert.conversion",
+            "ConvertProgress": "reorder.checkpoints.convert.conversion",
+            "ConvertReport": "reorder.checkpoints.convert.conversion",
             "Differing": "reorder.checkpoints.compare",
             "StoredTensor": "reorder.checkpoints.checkpoint",
             "differences": "reorder.checkpoints.compare",

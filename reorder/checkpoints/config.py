@@ -135,68 +135,6 @@ mlx mlx_nvfp4 mode=nvfp4 bits=4|null group_size=16|null
 """
 
 
-class _Key(NamedTuple):
-    """What a key of a section may say, and the options of a scheme that this means."""
-
-    # values in JSON
-    values: tuple[tuple[Any, Json], ...] = ()
-    # the option that a positive integer, or -1, is
-    number: str = ""
-    # the options that a list of two sizes is: two, or one such as ``128x64``
-    sizes: tuple[str, ...] = ()
-
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def of(text: str) -> _Key:
-        """Return what the table says of a key."""
-        found = _Key()
-        for each in text.split("|"):
-            if each.startswith("<"):
-                found = found._replace(number=each.strip("<>"))
-            elif each.startswith("["):
-                found = found._replace(sizes=(*each.strip("[]").split(","),))
-            else:
-                value, _, option = each.partition(":")
-                meant = _json(value), _options([option] if option else [])
-                found = found._replace(values=(*found.values, meant))
-        return found
-
-    @property
-    def says_option(self) -> bool:
-        """Whether it says what a scheme is like, not which it is; null then leaves that open."""
-        return not self.sizes and bool(self.number or any(options for _, options in self.values))
-
-    def read(self, value: Any) -> Json | None:
-        """Return the options that a value means; None if the key may not have it."""
-        for each, options in self.values:
-            if _is_same(each, value):
-                return options
-        if value is None and self.says_option:  # the tensors show an option that is left out
-            return _NOTHING
-        if self.number and type(value) is int and (value > 0 or value == -1):
-            return {self.number: value}
-        is_list = isinstance(value, list) and [*map(type, value)] == [int, int]
-        if not self.sizes or not is_list or min(value) <= 0:
-            return None
-        one, other = value
-        both = value if len(self.sizes) > 1 else [one if one == other else f"{one}x{other}"]
-        return dict(zip(self.sizes, both, strict=True))
-
-    def written(self, options: Json) -> Any:
-        """Return the value that means options; the first one if they do not say which."""
-        if self.number:
-            return options.get(self.number)
-        if len(self.sizes) == 1:
-            return [*block_sizes(self.sizes[0], options.get(self.sizes[0], _BLOCK))]
-        fitting = [each for each, meant in self.values if meant.items() <= options.items()]
-        return [options[each] for each in self.sizes] or [*fitting, self.values[0][0]][0]
-
-    def __str__(self) -> str:
-        if self.number or self.sizes:
-            return "a positive integer" if self.number else "two positive integers"
-        return " or ".join("null" if each is None else str(each) for each, _ in self.values)
-
-
 def _json(text: str) -> Any:
     return json.loads(text) if re.fullmatch(r"-?\d+|true|false|null", text) else text
 
@@ -204,6 +142,53 @@ def _json(text: str) -> Any:
 def _options(words: Iterable[str]) -> Json:
     parts = (word.partition("=") for word in words)
     return {name: _json(value) for name, _, value in parts}
+
+
+@lru_cache(maxsize=256)
+def _values(form: str) -> tuple[tuple[Any, Json], ...]:
+    """Return the values in JSON that a key may have, and the options that each means."""
+    parts = (each.partition(":") for each in form.split("|") if each[0] not in "<[")
+    return tuple((_json(value), _options([option] if option else [])) for value, _, option in parts)
+
+
+def _named(form: str) -> list[str]:
+    """Return the options that a positive integer, or a list of two sizes, is."""
+    found = re.search(r"[<\[](.*)[>\]]", form)
+    return found[1].split(",") if found else []
+
+
+def _read(form: str, value: Any) -> Json | None:
+    """Return the options that the value of a key means; None if the key may not have it."""
+    for each, options in _values(form):
+        if _is_same(each, value):
+            return options
+    if value is None and _says_option(form):  # the tensors show an option that is left out
+        return _NOTHING
+    names = _named(form)
+    if "<" in form and type(value) is int and (value > 0 or value == -1):
+        return {names[0]: value}
+    is_list = isinstance(value, list) and [*map(type, value)] == [int, int]
+    if "[" not in form or not is_list or min(value) <= 0:
+        return None
+    one, other = value
+    both = value if len(names) > 1 else [one if one == other else f"{one}x{other}"]
+    return dict(zip(names, both, strict=True))
+
+
+def _says_option(form: str) -> bool:
+    """Whether a key says what a scheme is like, not which it is; null then leaves that open."""
+    return "[" not in form and ("<" in form or ":" in form)
+
+
+def _written(form: str, options: Json) -> Any:
+    """Return the value that means options; the first one if they do not say which."""
+    names = _named(form)
+    if "<" in form:
+        return options.get(names[0])
+    if len(names) == 1:
+        return [*block_sizes(names[0], options.get(names[0], _BLOCK))]
+    fitting = [each for each, meant in _values(form) if meant.items() <= options.items()]
+    return [options[each] for each in names] or [*fitting, _values(form)[0][0]][0]
 
 
 def _is_same(wanted: Any, value: Any) -> bool:
@@ -219,48 +204,41 @@ class Row(NamedTuple):
     method: str
     scheme: str
     # what keys must say, what readers need besides, and options that the method implies
-    form: Mapping[str, _Key]
-    rest: Mapping[str, _Key]
+    form: Mapping[str, str]
+    rest: Mapping[str, str]
     implied: Json
 
     @staticmethod
     def of(line: str) -> Row:
         """Return a line of the table."""
         method, scheme, *words = line.split()
-        keys: dict[str, dict[str, _Key]] = {"": {}, "+": {}}
-        for word in words:
-            key, _, values = word.lstrip("+").partition("=")
-            if word[0] != "*":
-                keys[word[: word[0] == "+"]][key] = _Key.of(values)
-        implied = _options(word[1:] for word in words if word[0] == "*")
-        return Row(method, scheme, keys[""], keys["+"], implied)
+        pairs = [word.partition("=")[::2] for word in words]
+        form = {key: values for key, values in pairs if key[0] not in "+*"}
+        rest = {key[1:]: values for key, values in pairs if key[0] == "+"}
+        return Row(method, scheme, form, rest, _options(x[1:] for x in words if x[0] == "*"))
 
     def keys(self, options: Json) -> dict[str, Any]:
         """Return the keys that declare the scheme with such options."""
         held = {_GROUP: options.get("group"), **options}
-        made = {key: (each, each.written(held)) for key, each in {**self.rest, **self.form}.items()}
+        forms = {**self.rest, **self.form}
+        made = {key: _written(form, held) for key, form in forms.items()}
         # null is a value too, but no number
-        return {
-            key: value
-            for key, (each, value) in made.items()
-            if value is not None or not each.number
-        }
+        return {key: x for key, x in made.items() if x is not None or "<" not in forms[key]}
 
     def read(self, section: Json, file: str) -> dict[str, Any] | tuple[str, str]:
-        """Return the options that keys mean; or what one of them is, and what it should be.
-
-        A rule may say what an unknown scheme is, but not what an option of the wrong type means.
-        """
+        """Return the options that keys mean; or what one of them is, and what it should be."""
         options = dict(self.implied)
-        for key, wanted in self.form.items():
+        for key, form in self.form.items():
             value = section.get(key)
-            found = wanted.read(value)
+            found = _read(form, value)
             if found is None:
                 shown = f"{key} is {'missing' if value is None else short_repr(value)}"
-                types = {int} if wanted.number else {type(each) for each, _ in wanted.values}
-                if value is not None and wanted.says_option and type(value) not in types:
-                    raise MemdescError(f"{file}: {shown}, not {wanted}")
-                return shown, str(wanted)
+                numbers = {"<": "a positive integer", "[": "two positive integers"}
+                words = ("null" if each is None else str(each) for each, _ in _values(form))
+                wanted = next(
+                    (x for mark, x in numbers.items() if mark in form), " or ".join(words)
+                )
+                return shown, wanted
             # older files do not have all keys, so they say nothing by that
             options |= _NOTHING if value is None and file in OLD_CONFIGS else found
         return options

@@ -23,7 +23,7 @@ from reorder.values.attr import Attr
 from reorder.values.binding import bind
 
 if TYPE_CHECKING:
-    from reorder.checkpoints.convert.options import ConvertOptions
+    from reorder.checkpoints.convert.conversion import ConvertOptions
 
 
 class GivenScales(NamedTuple):

@@ -54,17 +54,9 @@ def partial_folder(target: Path) -> Path:
 
 
 def has_finished(target: Path) -> bool:
-    """Whether an interrupted conversion to this target, which no process writes, left files."""
-    folder = partial_folder(target)
-    lock = folder / _LOCK
+    """Whether an interrupted conversion to this target left finished files."""
     with suppress(OSError):  # a folder of another user may not be readable
-        if folder.is_symlink() or not any((folder / _FILES).iterdir()):
-            return False
-        if lock.exists() and fcntl:
-            with lock.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return not lock.exists()
+        return any((partial_folder(target) / _FILES).iterdir())
     return False
 
 

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.checkpoints.convert.conversion import convert
-from reorder.checkpoints.convert.options import ConvertOptions, ConvertProgress, ConvertReport
+from reorder.checkpoints.convert.conversion import (
+    ConvertOptions,
+    ConvertProgress,
+    ConvertReport,
+    convert,
+)
 from reorder.checkpoints.convert.targets import TARGETS, checked_target
 from reorder.checkpoints.writer import InUseError, has_finished, partial_folder
 from reorder.cli.command import Command, Facts, Options, Said, facts_of, threads_of

@@ -147,7 +147,7 @@ def _is_large(options: Options, src: MemoryDesc, output: _Output) -> bool:
 def _in_pieces(
     options: Options, src: MemoryDesc, entry: Entry, output: _Output, attr: Attr
 ) -> tuple[str, ...]:
-    from reorder.checkpoints.convert.options import ConvertOptions  # most tensors are small
+    from reorder.checkpoints.convert.conversion import ConvertOptions  # most tensors are small
 
     target = Path(os.path.realpath(options.dst))  # a link stays, as `save` leaves it
     dst, stored = output.desc, None if options.raw else output.stored

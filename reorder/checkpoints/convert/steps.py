@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from memdesc.tags import FormatTag
-    from reorder.checkpoints.convert.options import ConvertOptions
+    from reorder.checkpoints.convert.conversion import ConvertOptions
     from reorder.checkpoints.formats.entry import Desc, Place
     from reorder.checkpoints.weights import Weight
 

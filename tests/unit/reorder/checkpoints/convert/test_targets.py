@@ -357,12 +357,6 @@ model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1
 fc.comfy_quant belong to model.layers.0.mlp.fc.weight, and
     refused(under("fc", {"weight": np.ones((8, 256), "i1"), "weight_scale": ones(8, 1),
         "comfy_quant": np.ones(8, "u1")}), None, None, {}, "*.fc: int_quantized -> plain, bf16")
---to bf16: 'model.layers.0.mlp' has expert 2, but
-up of expert 1 is missing; get
-    refused(awq(), AWQ, "bf16", experts(1) | under(L0 + "experts.2.up", awq()))
---to awq: 'model.layers.0.mlp' has expert 1, but
-down of expert 1 is missing; get
-    refused(awq(), AWQ, "awq", experts(2) | under(L0 + "experts.0.down", awq()))
 model.layers.0.mlp._weight is not known
 there is no record for quant_method 'torchao'
     refused({"_weight_qdata": np.zeros((16, 2, 32, 4), "i4"), "up.weight": ones(128, 128),
@@ -643,14 +637,14 @@ does not declare model.layers.1.mlp.qweight
 config.json declares gptq, not awq
     refused(awq(zeros=(8, 9)), None, None, {}, TO_GPTQ,
         config={"a": {"b": {"quantization_config": GPTQ}}})
-are gptq while model.layers.1.mlp.qweight stays as it was
+are gptq while model.layers.1.mlp.qweight stays as it was, as no loader reads
 such as OUT.safetensors, which has no config.json
     refused(awq(zeros=(8, 9)), AWQ, None, {}, "*.0.mlp: awq -> gptq")
-are gptq and others pack_quantized: its readers would take all
+are gptq and others pack_quantized, as no loader reads that
     refused(awq(zeros=(8, 9)), AWQ, None, {}, TO_GPTQ, "*.0.mlp: awq -> pack_quantized")
-would declare q4_0, which no loader of checkpoints reads from it
+cannot say that some layers are gptq and others q4_0, as no loader reads that
     refused(awq(zeros=(8, 9)), AWQ, None, {}, TO_GPTQ, "*.0.mlp: awq -> q4_0")
-scale_inv=True), which no loader of checkpoints reads from it
+scale_inv=True), as no loader reads that from it
     refused({"weight": fp8()["weight"], "weight_scale": np.ones((256, 1), "f4")},
         {"quant_method": "fbgemm_fp8"}, None, {}, "*: fp8_channel -> fp8_channel(scale_inv=true)")
 "quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm", "modules_to_not_convert":
