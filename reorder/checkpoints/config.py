@@ -319,23 +319,17 @@ def _ends_of(name: str) -> list[str]:
     return [".".join(words[-count:]) for count in range(1, len(words) + 1)]
 
 
-# names of layers, or None for all others -> their keys, or None if they are not quantised
-_Group = tuple[Sequence[str] | None, "Json | None"]
-# the same of layers that are to be declared, those with the most layers first
-_Parts = Sequence[tuple[Sequence[str], "Json"]]
-
-
-class Method:
+class Method(NamedTuple):
     """How the sections of a `quant_method` name layers; by default, only those left as floats."""
 
     # the keys that may list the layers that are not quantised; if a section has none, the first
     lists: tuple[str, ...] = (IGNORED,)
-    # whether loaders compare whole names with such a list
-    is_exact = False
     # how a list names all layers whose names end so; empty if it need not do that
-    ends = ""
+    ends: str = ""
+    # whether loaders compare whole names with such a list
+    is_exact: bool = False
     # whether the first expression that matches a layer applies, or the first one in sorted order
-    in_order = False
+    in_order: bool = False
     # the keys of config.json that have the section; several only if it does not name the method
     keys: tuple[str, ...] = (KEY,)
     # other names of its keys
@@ -343,162 +337,38 @@ class Method:
     # keys that say nothing about weights, which stay in a section of the same method
     kept: tuple[str, ...] = ()
 
-    def __init__(self, *lists: str) -> None:
-        self.lists = lists or self.lists
 
-    def split(self, section: Json) -> Iterator[_Group]:
-        """Yield the groups of layers of a section."""
-        yield None, section
-
-    def join(self, parts: _Parts, _: Layers) -> Json | None:
-        """Return the section that declares groups of layers; None if it cannot."""
-        return parts[0][1] if len(parts) == 1 else None
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        """Return a section that says which layers are not quantised."""
-        held = [key for key in self.lists if key in section] or self.lists[:1]
-        names = layers.listed(layers.plain, self.ends)
-        listed = {key: [*dict.fromkeys([*(section.get(key) or []), *names])] for key in held}
-        return {**section, **listed}
-
-
-class _Dynamic(Method):
-    """Methods of GPTQModel, which names layers by expressions; the first match applies."""
-
-    in_order = True
-
-    def split(self, section: Json) -> Iterator[_Group]:
-        for key, own in _object(section, "dynamic").items():
-            held = {**section, **own} if isinstance(own, dict) else section
-            text = key.removeprefix("-:").removeprefix("+:")
-            yield (f"{_PATTERN}{text}",), None if key.startswith("-:") else held
-        yield None, section
-
-    def _with_output(self, section: Json, layers: Layers) -> dict[str, Any]:
-        """Return a section that says if the output layer is quantised; loaders assume it is not."""
-        is_plain = OUTPUT in layers.plain
-        says_so = is_plain and not section.get(OUTPUT)
-        return {**section, **({} if says_so else {OUTPUT: not is_plain})}
-
-
-class _Awq(_Dynamic):
-    # transformers looks for a name of this list at the end of a layer's, even within a word
-    ends = ".{}"
-    # of AutoAWQ's own file, and of GPTQModel
-    aliases = MappingProxyType(
-        {
+_AWQ, _GPTQ, _COMPRESSED, _MODELOPT = "awq", "gptq", "compressed-tensors", "modelopt"
+_METHODS: Mapping[str, Method] = {
+    # transformers looks for a name of this list at the end of a layer's, even within a word; the
+    # other names of keys are of AutoAWQ's own file, and of GPTQModel
+    _AWQ: Method(
+        ends=".{}",
+        in_order=True,
+        aliases={
             "w_bit": "bits",
             "q_group_size": "group_size",
             "format": "version",
             "checkpoint_format": "version",
-        }
-    )
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        return self._with_output(super().without(section, layers), layers)
-
-
-class _Gptq(_Dynamic):
-    aliases = MappingProxyType({"format": "checkpoint_format"})
-
-    def join(self, parts: _Parts, _: Layers) -> Json | None:
-        usual, others = parts[0][1], parts[1:]
-        rules: dict[str, Any] = {}
-        for names, keys in others:
-            own = {key: value for key, value in keys.items() if value != usual.get(key)}
-            if not own.keys() <= {"bits", "group_size", "sym"}:
-                return None
-            rules |= {f"+:^{re.escape(name)}$": own for name in names}
-        return {**usual, "dynamic": rules} if rules else usual
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        # its loader replaces all layers in the repeated blocks
-        inner = [name for name in layers.plain if is_inner(name)]
-        rules: Json = {f"-:^{re.escape(name)}$": {} for name in inner}
-        dynamic = {"dynamic": {**rules, **(section.get("dynamic") or {})}} if rules else {}
-        return self._with_output({**section, **dynamic}, layers)
+        },
+    ),
+    _GPTQ: Method(in_order=True, aliases={"format": "checkpoint_format"}),
+    # vLLM reads the second key first
+    "fp8": Method((IGNORED, "ignored_layers")),
+    _COMPRESSED: Method(
+        ("ignore",), rf"{_PATTERN}(.*\.)?{{}}$", is_exact=True, kept=("kv_cache_scheme",)
+    ),
+    _MODELOPT: Method(("ignore", "exclude_modules")),
+    "bitsandbytes": Method(("llm_int8_skip_modules",)),
+    "hqq": Method(("skip_modules",)),
+    # layers are found by their names first, then by their tensors; its loader reads the first key
+    _MLX: Method((), is_exact=True, keys=(_MLX_KEY, KEY)),
+}
 
 
-class _Compressed(Method):
-    lists = ("ignore",)
-    is_exact = True
-    kept = ("kv_cache_scheme",)
-    ends = rf"{_PATTERN}(.*\.)?{{}}$"
-
-    def split(self, section: Json) -> Iterator[_Group]:
-        """Yield the groups that have weights; without any, the section itself is one."""
-        is_empty = True
-        for group in _object(section, "config_groups").values():
-            # the name of a preset has only the targets, and its form is not read
-            own = group if isinstance(group, dict) else {"targets": group}
-            if own.get("weights", own) is not None:
-                is_empty = False
-                form = own.get("format") or section.get("format")
-                yield _names(own, "targets"), {"format": form, **_object(own, "weights")}
-        if is_empty:
-            yield None, section
-
-    def join(self, parts: _Parts, layers: Layers) -> Json:
-        """Return groups, which name their layers if they are several, unless experts differ."""
-        groups, owner = {}, ""
-        for k, (names, keys) in enumerate(parts):
-            # transformers takes the group with such a target for all experts of a model, or else
-            # the first group with a target of another kind (5.24, `get_experts_scheme`)
-            others = [name for name in names if not block_of(name)]
-            expert = next((name for name in names if block_of(name)), "")
-            if owner and expert:
-                raise MemdescError(
-                    f"{owner} and {expert} have different formats, and transformers decodes all "
-                    "experts of a model as the first group of config.json with experts says; --to "
-                    "bf16 and --to f16 decode any"
-                )
-            owner = owner or expert
-            targets = [*layers.listed(others, self.ends), *([_EXPERTS] if expert else [])]
-            groups[f"group_{k}"] = {
-                "targets": targets if len(parts) > 1 else ["Linear"],
-                "weights": {key: value for key, value in keys.items() if key != "format"},
-                "input_activations": None,
-                "output_activations": None,
-                "format": keys["format"],
-            }
-        forms = {keys["format"] for _, keys in parts}
-        return {
-            "quantization_status": "compressed",
-            "format": forms.pop() if len(forms) == 1 else "mixed-precision",
-            "config_groups": groups,
-        }
-
-
-class _Modelopt(Method):
-    def split(self, section: Json) -> Iterator[_Group]:
-        """Yield the layers that have algorithms of their own, if there are any."""
-        layers = _object(section, "quantized_layers").items()
-        own: list[_Group] = [((name,), keys) for name, keys in layers if isinstance(keys, dict)]
-        yield from own or [(None, section)]
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        named = _object(section, "quantized_layers").items()
-        rest = {name: own for name, own in named if name not in layers.plain}
-        held = {**section, "quantized_layers": rest} if named else section
-        return super().without(held, layers)
-
-
-class _Mlx(Method):
-    """The method of MLX, which finds quantised layers by their names first, then by tensors."""
-
-    lists = ()
-    is_exact = True
-    # its loader reads the first
-    keys = (_MLX_KEY, KEY)
-
-    def split(self, section: Json) -> Iterator[_Group]:
-        for name, own in section.items():
-            if own is False or isinstance(own, dict):
-                yield (name,), own if isinstance(own, dict) else None
-        yield None, section
-
-    def without(self, section: Json, layers: Layers) -> dict[str, Any]:
-        return {**section, **{name: False for name in layers.plain if name in section}}
+def method_of(name: str) -> Method:
+    """Return how sections of a method name layers."""
+    return _METHODS.get(name) or Method()
 
 
 def is_inner(name: str) -> bool:
@@ -506,22 +376,34 @@ def is_inner(name: str) -> bool:
     return any(word.isdecimal() for word in name.split("."))
 
 
-_METHODS: Mapping[str, Method] = {
-    "awq": _Awq(),
-    "gptq": _Gptq(),
-    # vLLM reads the second key first
-    "fp8": Method(IGNORED, "ignored_layers"),
-    "compressed-tensors": _Compressed(),
-    "modelopt": _Modelopt("ignore", "exclude_modules"),
-    "bitsandbytes": Method("llm_int8_skip_modules"),
-    "hqq": Method("skip_modules"),
-    _MLX: _Mlx(),
-}
-
-
-def method_of(name: str) -> Method:
-    """Return how sections of a method name layers."""
-    return _METHODS.get(name) or Method()
+def _groups(method: str, section: Json) -> Iterator[tuple[Sequence[str] | None, Json | None]]:
+    """Yield names of layers, or None for all others, and their keys, or None for plain layers."""
+    is_whole = True
+    if method in (_AWQ, _GPTQ):
+        # GPTQModel names layers by expressions
+        for key, own in _object(section, "dynamic").items():
+            held = {**section, **own} if isinstance(own, dict) else section
+            text = key.removeprefix("-:").removeprefix("+:")
+            yield (f"{_PATTERN}{text}",), None if key.startswith("-:") else held
+    elif method == _COMPRESSED:
+        for group in _object(section, "config_groups").values():
+            # the name of a preset has only the targets, and its form is not read
+            own = group if isinstance(group, dict) else {"targets": group}
+            if own.get("weights", own) is not None:
+                is_whole = False
+                form = own.get("format") or section.get("format")
+                yield _names(own, "targets"), {"format": form, **_object(own, "weights")}
+    elif method == _MODELOPT:
+        named = _object(section, "quantized_layers").items()
+        found = [((name,), own) for name, own in named if isinstance(own, dict)]
+        is_whole = not found
+        yield from found
+    elif method == _MLX:
+        for name, own in section.items():
+            if own is False or isinstance(own, dict):
+                yield (name,), own if isinstance(own, dict) else None
+    if is_whole:
+        yield None, section
 
 
 def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] | None:
@@ -537,13 +419,85 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
         found.setdefault(key, (row.method, keys, []))[2].append(name)
     made, *others = dict.fromkeys(each for each, _, _ in found.values())
     parts = sorted(((names, keys) for _, keys, names in found.values()), key=lambda x: -len(x[0]))
-    how = method_of(made)
-    joined = None if others else how.join(parts, layers)
+    joined = None if others else _joined(made, parts, layers)
     if joined is None:
         return None
+    how = method_of(made)
     named = {"quant_method": made} if len(how.keys) == 1 else {}
     kept = {key: before[key] for key in how.kept if key in before and old == made}
-    return dict.fromkeys(how.keys, how.without({**named, **kept, **joined}, layers))
+    return dict.fromkeys(how.keys, without_plain(made, {**named, **kept, **joined}, layers))
+
+
+def _joined(
+    method: str, parts: Sequence[tuple[Sequence[str], Json]], layers: Layers
+) -> Json | None:
+    """Return what declares layers by keys, those with the most layers first; None if nothing."""
+    (_, usual), *others = parts
+    if method == _COMPRESSED:
+        return _config_groups(parts, layers)
+    if method != _GPTQ:
+        return None if others else usual
+    rules: dict[str, Any] = {}
+    for names, keys in others:
+        own = {key: value for key, value in keys.items() if value != usual.get(key)}
+        if not own.keys() <= {"bits", "group_size", "sym"}:
+            return None
+        rules |= {f"+:^{re.escape(name)}$": own for name in names}
+    return {**usual, "dynamic": rules} if rules else usual
+
+
+def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
+    """Return groups, which name their layers if they are several, unless experts differ."""
+    groups, owner = {}, ""
+    for k, (names, keys) in enumerate(parts):
+        # transformers takes the group with such a target for all experts of a model, or else
+        # the first group with a target of another kind (5.24, `get_experts_scheme`)
+        others = [name for name in names if not block_of(name)]
+        expert = next((name for name in names if block_of(name)), "")
+        if owner and expert:
+            raise MemdescError(
+                f"{owner} and {expert} have different formats, and transformers decodes all "
+                "experts of a model as the first group of config.json with experts says; --to "
+                "bf16 and --to f16 decode any"
+            )
+        owner = owner or expert
+        targets = layers.listed(others, method_of(_COMPRESSED).ends)
+        targets += [_EXPERTS] if expert else []
+        groups[f"group_{k}"] = {
+            "targets": targets if len(parts) > 1 else ["Linear"],
+            "weights": {key: value for key, value in keys.items() if key != "format"},
+            "input_activations": None,
+            "output_activations": None,
+            "format": keys["format"],
+        }
+    forms = {keys["format"] for _, keys in parts}
+    return {
+        "quantization_status": "compressed",
+        "format": forms.pop() if len(forms) == 1 else "mixed-precision",
+        "config_groups": groups,
+    }
+
+
+def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
+    """Return a section that says which layers are not quantised."""
+    how, plain, made = method_of(method), layers.plain, dict(section)
+    if method == _MLX:
+        return made | {name: False for name in plain if name in section}
+    if method == _GPTQ:
+        # its loader replaces all layers in the repeated blocks
+        rules: Json = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
+        if rules:
+            made["dynamic"] = {**rules, **(section.get("dynamic") or {})}
+    else:
+        if own := _object(section, "quantized_layers"):
+            made["quantized_layers"] = {name: own[name] for name in own if name not in plain}
+        names = layers.listed(plain, how.ends)
+        for key in [key for key in how.lists if key in section] or how.lists[:1]:
+            made[key] = [*dict.fromkeys([*(section.get(key) or []), *names])]
+    is_plain = OUTPUT in plain
+    if method in (_AWQ, _GPTQ) and (section.get(OUTPUT) or not is_plain):
+        made[OUTPUT] = not is_plain  # loaders assume that the output layer is not quantised
+    return made
 
 
 # --- reading ---
@@ -827,7 +781,7 @@ def declared_by(file: str, section: Json) -> Declared:
         name = method_in(section)
         how = method_of(name)
         keys = _renamed(section, how.aliases)
-        groups = [*how.split(keys)]
+        groups = [*_groups(name, keys)]
         listed = [text for key in how.lists for text in _names(keys, key)]
     rest, said = tuple[Said, ...](), dict[str, tuple[Said, ...]]()
     for names, own in groups:

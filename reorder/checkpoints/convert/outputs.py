@@ -36,6 +36,7 @@ from reorder.checkpoints.config import (
     row_of,
     says_symmetric,
     sections_of,
+    without_plain,
 )
 from reorder.checkpoints.convert.steps import Step, copied_step
 from reorder.checkpoints.experts import block_of, holds_experts
@@ -334,8 +335,8 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
         is_listed = any(row.method == method for row in ROWS)
         is_whole = len(plan.made) == len(plan.moved)
         if (is_whole or is_listed) and all(stays):
-            how = method_of(method)
-            return before if is_whole else {k: how.without(x, layers) for k, x in before.items()}
+            made = {key: without_plain(method, x, layers) for key, x in before.items()}
+            return before if is_whole else made
     if plan.left and (plan.made or before):
         return None
     _check_embeddings(plan, wanted or method)

@@ -65,15 +65,8 @@ def check_factors(change: Change, read: Bytes, offsets: tuple[int, ...] = ()) ->
         if number.table or is_integer_number(src, number) or not is_beside:
             continue
         values = number_values(data, src, number, load_bits)
-        wrong = ~np.isfinite(values)
-        if wrong.any():
-            at = _first(wrong)
-            value = "NaN" if np.isnan(values[at]) else values[at]
-            raise FinalError(
-                f"{part.name} of {part.kind} is {value} at {_scale_at(at, part, offsets)}, and "
-                f"{wrong.sum()} of {values.size} are not finite; the checkpoint is damaged, so get "
-                "it again"
-            )
+        why = "not finite; the checkpoint is damaged, so get it again"
+        _refuse(part, values, ~np.isfinite(values), offsets, why)
     if isinstance(dst, MemoryDesc) or dst.rule.zero != rule.zero:
         _check_zero_points(src, data, offsets)
 
@@ -88,25 +81,34 @@ def _check_zero_points(src: RecordDesc, data: Bytes, offsets: tuple[int, ...]) -
     code, zero = src.rule.code, src.rule.zero
     if zero is None or not (is_integer_number(src, code) and is_integer_number(src, zero)):
         return
-    (_, most), (_, stored) = code_range(src, code), code_range(src, zero)
-    if stored - zero.minus <= most - code.minus:
-        return
-    part = src.field_of(zero)
-    values = number_values(data, src, zero, load_bits)
-    wrong = values > most - code.minus
-    if wrong.any():
-        raise FinalError(
-            f"{part.name} of {part.kind} is {stored} at {_scale_at(_first(wrong), part, offsets)}, "
-            f"and {wrong.sum()} of {values.size} are: a zero point of {stored - zero.minus}, which "
-            "no code has, or, as GPTQModel writes it, a 0 that also lowers the next one by 1; save "
-            "the model with GPTQModel as checkpoint_format gptq_v2, which stores zero points as "
-            f"they are; if this one does, say {src.name}(zeros=v2)"
+    most, stored = (code_range(src, number)[1] - number.minus for number in (code, zero))
+    if stored > most:
+        values = number_values(data, src, zero, load_bits)
+        why = (
+            f"a zero point of {stored}, which no code has, or, as GPTQModel writes it, a 0 that "
+            "also lowers the next one by 1; save the model with GPTQModel as checkpoint_format "
+            "gptq_v2, which stores zero points as they are; if this one does, say "
+            f"{src.name}(zeros=v2)"
         )
+        _refuse(src.field_of(zero), values + zero.minus, values > most, offsets, why)
 
 
-def _scale_at(index: tuple[int, ...], part: Field, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of a scale in the whole tensor, given one in a region."""
-    return _moved(index, [at // group for at, group in zip(offsets, part.groups, strict=False)])
+def _refuse(
+    part: Field,
+    values: NDArray[Any],
+    wrong: NDArray[np.bool_],
+    offsets: tuple[int, ...],
+    why: str,
+) -> None:
+    """Refuse numbers of a field if some are wrong; the message has an index in the whole tensor."""
+    if wrong.any():
+        first = _first(wrong)
+        at = _moved(first, [at // group for at, group in zip(offsets, part.groups, strict=False)])
+        value = "NaN" if np.isnan(values[first]) else f"{values[first]:g}"
+        raise FinalError(
+            f"{part.name} of {part.kind} is {value} at {at}, and {wrong.sum()} of {wrong.size} "
+            f"read with it are {why}"
+        )
 
 
 def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
