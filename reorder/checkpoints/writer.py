@@ -65,9 +65,7 @@ class Writer:
 
     `facts` has a digest of what each file is made of; with `resume`, files that an earlier process
     finished with equal ones are kept. The target is checked when the writer is made, which writes
-    nothing, and under the lock, before the work and before the output gets its name: others may
-    make files in between. Fails if the target cannot be written, or exists without `overwrite`; as
-    it begins, also if another process is writing it, or the disk does not have enough room.
+    nothing, and under the lock, before the work and before the output gets its name.
     """
 
     def __init__(
@@ -151,10 +149,7 @@ class Writer:
             self.finished.add(name)
 
     def finish(self) -> None:
-        """Finish all files, and give the output its name, unless the target exists by then.
-
-        A folder that had the name is removed with what is left.
-        """
+        """Finish all files, and give the output its name; a folder that had it is removed."""
         for name in [*self.files.keys() - self.finished]:
             self.complete(name)
         with errors_of(self.target, "written"):

@@ -246,9 +246,8 @@ class Conversion:
     ) -> ConvertReport:
         """Write the output and give it its name; return what was done.
 
-        Without `execute`, tasks run on threads of this process. `progress` is that of `convert`,
-        without the first call. If something fails, the output does not have its name; its finished
-        files can be kept by a later call, unless numbers are lost, as they would be again.
+        Without `execute`, tasks run on threads. After a failure, a later call can keep finished
+        files, unless numbers are lost, as they would be again.
         """
         count, most = self.options.thread_count, self.options.max_bytes
         run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
@@ -443,8 +442,7 @@ def plan_conversion(
 def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) -> dict[str, str]:
     """Return a digest for each file of an output; with equal digests, its bytes are equal.
 
-    A file that is read is identified by its size and modification time, but not by its folder: the
-    input may be moved, or copied with its times.
+    A file that is read is known by its size and time, as the input may be moved to another folder.
     """
     home = source if source.is_dir() else source.parent
     text = cache(repr)  # layers of a model change alike

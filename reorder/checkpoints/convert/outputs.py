@@ -293,10 +293,7 @@ _TEXT = "text_config"
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
-    """Return the config.json of the output, unchanged if it stays true, and warnings.
-
-    Fails if it is not a JSON object, or declares weights that become what no loader reads from it.
-    """
+    """Return the config.json of the output, unchanged if it stays true, and warnings."""
     if not plan.moved and plan.target.dtype is None:
         return text, []
     with about(CONFIG):

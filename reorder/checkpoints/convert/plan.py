@@ -63,12 +63,7 @@ class Plan(NamedTuple):
 
 
 def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
-    """Decide what each tensor becomes, written in a container by its key in the table of formats.
-
-    The last rule that matches a tensor applies; tensors without one are copied. Fails if a rule
-    matches nothing, would change codes without the scales that turn them into numbers, or names
-    what a tensor cannot become; the message has the rule, the tensor and the way out.
-    """
+    """Decide what each tensor becomes: the last rule that matches it applies, or it is copied."""
     model, entries, is_asked = whole.model, whole.model.entries, bool(rules or whole.chosen)
     weights = model.found if is_asked else []
     has_config = weights or (is_asked and any(map(_is_narrow, entries.values())))
@@ -177,10 +172,7 @@ def _assign(
 def _records_of(
     rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, Mapping[str, Weight]]
 ) -> list[Weight]:
-    """Return the records of several tensors whose prefix a rule matches.
-
-    Fails if some tensors of a record with the prefix are missing.
-    """
+    """Return the records of several tensors whose prefix a rule matches."""
     # a layout alone moves tensors
     is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
     scheme = None if rule.src is None or is_layout else scheme_of(rule.src.name.lower())

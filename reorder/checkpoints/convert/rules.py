@@ -119,9 +119,8 @@ class Rule:
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return a regular expression of names from end to start, with a group for each star.
 
-    Earlier stars match as much as they can, so those that come first from the end are short. The
-    text between stars has a fixed length: the first place where it fits is as good as any, and
-    `(?>...)` keeps `re` from trying others.
+    Earlier stars match as much as they can, so those first from the end are short. The first place
+    where the text between stars fits is as good as any: `(?>...)` keeps `re` from trying others.
     """
     parts = [""]
     for token in reversed(_TOKEN.findall(pattern)):
@@ -140,10 +139,7 @@ def is_record(given: FormatName | None) -> bool:
 
 
 def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is one, a path is a file of lines, but for empty ones and ``# ...``.
-
-    Fails if something is not a rule or a file cannot be read.
-    """
+    """Read rules: a string is one, a path is a file of lines, but for empty ones and ``# ...``."""
     if not isinstance(given, list | tuple):
         raise MemdescError(
             f"map must be a list of rules, not {short_repr(given)}: the last one that matches "

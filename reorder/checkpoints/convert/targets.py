@@ -191,11 +191,7 @@ def checked_target(name: object) -> str:
 
 
 def decide_target(name: str, model: Model) -> Decided:
-    """Return what a target makes of the quantised weights of a model, or of its floats.
-
-    Everything else, such as norms and embeddings, is copied. Fails if a weight is not known, or the
-    target cannot hold its numbers; the message has the weight and the way out.
-    """
+    """Return what a target makes of the quantised weights of a model, or else of its floats."""
     target = TARGETS[checked_target(name)]
     with about(f"--to {name}"):
         if model.container.format == _GGUF:
@@ -362,10 +358,7 @@ def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
 
 
 def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -> Decided:
-    """Return how the layers of a model of floats that whole blocks cover are quantised.
-
-    Fails if these are none, or not all experts, or if the loader does not expect one.
-    """
+    """Return how the layers of a model of floats that whole blocks cover are quantised."""
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
     moved: dict[str, str] = {}

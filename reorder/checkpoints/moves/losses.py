@@ -50,8 +50,8 @@ class FinalError(MemdescError):
 def check_factors(change: Change, read: Bytes, offsets: tuple[int, ...] = ()) -> None:
     """Refuse scales, zero points and offsets that are not finite, or zero points of no code.
 
-    The change may be that of a region, which begins at `offsets` along the dims of the target.
-    Scales among the codes of what becomes floats are judged by the floats.
+    The change is that of a region at some offsets along the dims of the target. Scales among the
+    codes of what becomes floats are judged by the floats.
     """
     src, dst = change.src, change.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
@@ -171,11 +171,7 @@ def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
 
 
 def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] = ()) -> Lost | None:
-    """Return what a change loses, given the bytes that it read and made.
-
-    It may be that of a region, which begins at `offsets` along the dims of the target. Fails if
-    numbers that were finite are not.
-    """
+    """Return what the change of a region at some offsets loses; refuse new infinities and NaN."""
     src, dst = change.src, change.dst
     if isinstance(dst, RecordDesc) or not dst.nelems:
         return None

@@ -441,7 +441,10 @@ output_scale are left out: they serve activations
 "quant_method": "fp8"
     made(fp8(), FP8 | {"quant_method": "FP8"}, "fp8-block")
 "quant_method": "fp8"
-    made(rows(192, 2), compressed("block", block_structure=[128, 128]), "fp8-block")
+mlp.input_scale, model.layers.1.mlp.input_scale are left out: they serve
+! input_scale>
+    made(rows(192, 2) | {"input_scale": ones(1)}, compressed("block", block_structure=[128, 128]),
+        "fp8-block")
     made(rows(192), compressed("tensor"), "fp8-block")
     made(rows(64), compressed("tensor"), "fp8-block")
 weights of fp8_block are rounded to bf16
