@@ -18,7 +18,7 @@ from memdesc.record.names import read_name, scheme_of
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
 from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
-from reorder.checkpoints.convert.targets import Decided, Target, left_out_warnings, served_by
+from reorder.checkpoints.convert.targets import Decided, Target, left_out_warnings, serves
 from reorder.checkpoints.formats.entry import ONE, Entry, Tensor, stem_of
 from reorder.checkpoints.moves.changes import ONLY
 from reorder.checkpoints.weights import (
@@ -84,7 +84,7 @@ def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
     steps = _with_notes(steps, weights)
     _check_names(steps)
     _check_whole(weights, chosen, entries, claims)
-    dropped = [entry.name for step in steps for entry in step.dropped if served_by(entry.name)]
+    dropped = [entry.name for step in steps for entry in step.dropped if serves(entry.name)]
     roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
     codes = {each.codes.name for each in weights}
     copied = (entry for step in steps if step.is_copy for entry in step.sources.values())
@@ -98,8 +98,8 @@ def _record_steps(
 ) -> dict[str, Step]:
     """Return the steps of records of several tensors, by the names of their codes."""
     serving: dict[str, list[Entry]] = defaultdict(list)
-    for name in entries.keys() - chosen.keys():
-        serving[served_by(name)].append(entries[name])
+    for name in (name for name in entries if serves(name) and name not in chosen):
+        serving[name.rpartition(".")[0]].append(entries[name])
     found: dict[str, Step] = {}
     for rule, weight in chosen.values():
         if weight is None or weight.codes.name in found:

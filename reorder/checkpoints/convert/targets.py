@@ -145,10 +145,9 @@ _BY_RULE = "--map converts the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
 
-def served_by(name: str) -> str:
-    """Return the prefix of the codes that a tensor serves, such as a scale of inputs; or none."""
-    prefix, _, role = name.rpartition(".")
-    return prefix if role in _SERVING else ""
+def serves(name: str) -> bool:
+    """Whether a tensor beside codes says nothing of their numbers, such as a scale of inputs."""
+    return name.rpartition(".")[2] in _SERVING
 
 
 def left_out_warnings(names: Collection[str]) -> Iterator[str]:

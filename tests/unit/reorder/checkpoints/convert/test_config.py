@@ -10,7 +10,7 @@ import reorder
 from memdesc.dtypes import DATA_TYPES
 from tests.checkpoints import fp8_layer, model_folder, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import convert, converted, refused
-from tests.unit.reorder.checkpoints.schemes import declared, fp8, write_model
+from tests.unit.reorder.checkpoints.schemes import BESIDE, declared, fp8, write_model
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
@@ -43,6 +43,13 @@ def test_codes_that_are_nan_stay_nan(tmp_path: Path) -> None:
     source = write_model(tmp_path / "in", layers, declared("fp8", weight_block_size=[128, 128]))
     found = converted(source, tmp_path / "out", to="bf16")["fc.weight"].astype(np.float32)
     assert np.argwhere(~np.isfinite(found)).tolist() == [[3, 5]]
+
+
+def test_a_model_that_is_one_layer_keeps_its_other_tensors(tmp_path: Path) -> None:
+    config = declared("fp8", weight_block_size=[128, 128])
+    layer = fp8_layer() | {"input_scale": np.ones(1, np.float32)}
+    source = write_model(tmp_path / "in", {"": layer}, config)
+    assert converted(source, tmp_path / "out", to="bf16").keys() == {"weight", *BESIDE}
 
 
 def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_path: Path) -> None:
