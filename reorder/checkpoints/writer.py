@@ -55,8 +55,9 @@ def partial_folder(target: Path) -> Path:
 
 def has_finished(target: Path) -> bool:
     """Whether an interrupted conversion to this target left finished files."""
+    folder = partial_folder(target)
     with suppress(OSError):  # a folder of another user may not be readable
-        return any((partial_folder(target) / _FILES).iterdir())
+        return not folder.is_symlink() and any((folder / _FILES).iterdir())
     return False
 
 
