@@ -406,10 +406,10 @@ model.layers.0.mlp: all numbers would become 0 in f16: the largest is
 ; bf16 and f32 hold it
     refused(scaled(1e-11), FP8, "f16")
     made(scaled(1e-11), FP8, "bf16")
-model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 read with it are: a zero point
+model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 read with it are a zero point
 GPTQModel writes it, a 0 that also lowers the next one by 1; save the model with
     refused(borrowed(), GPTQ, "f16")
-model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 read with it are: a zero point
+model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 read with it are a zero point
     refused(borrowed(), GPTQ, "awq")
 
 # what a record does not have
