@@ -66,22 +66,32 @@ _MAX_UNROLLED = 16
 _COUNTED = {"src": "valid", "dst": "extent"}
 
 
-class Runs(NamedTuple):
-    """How a tile is accessed in a buffer: in vectors of `lanes` elements of `bits` along its run.
+class Side(NamedTuple):
+    """How a tile is accessed in a buffer or an image.
 
-    The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
-    Either may have `LANES`. With `is_whole` each vector is inside as a whole, or not at all. With
-    `is_shifted` runs start at any element, else at multiples of a vector. With `align` rows of dst
-    end at multiples of so many bytes.
+    In a buffer work items access vectors of `lanes` elements of `bits` along its run. The loops of
+    `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
+    `LANES`. With `is_whole` each vector is inside as a whole, or not at all. With `is_shifted` runs
+    start at any element, else at multiples of a vector. With `align` rows of dst end at multiples
+    of so many bytes.
+
+    In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
+    first. A loop may occur in it again.
     """
 
-    run: tuple[int, ...]
-    rest: tuple[int, ...]
-    bits: int
-    lanes: int
+    run: tuple[int, ...] = ()
+    rest: tuple[int, ...] = ()
+    bits: int = 0
+    lanes: int = 1
     is_whole: bool = False
     is_shifted: bool = False
     align: int = 0
+    order: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it has pixels; a buffer has a run."""
+        return not self.run
 
     @property
     def nbytes(self) -> int:
@@ -101,24 +111,6 @@ class Runs(NamedTuple):
     def units(self, elements: str) -> str:
         """Return a count or an offset of elements in units of memory, rounded down."""
         return elements if self.bits >= BYTE_BITS else f"(({elements}) >> 1)"
-
-
-class Pixels(NamedTuple):
-    """How a tile is accessed in an image: adjacent work items take adjacent pixels.
-
-    `order` has (loop, steps), innermost first. A loop may occur in it again.
-    """
-
-    order: tuple[tuple[int, int], ...]
-
-    @property
-    def digits(self) -> Iterator[tuple[int, int, int]]:
-        """The entries of `order`, each with the distance of its steps along the loop."""
-        scales: dict[int, int] = {}
-        for k, steps in self.order:
-            scale = scales.get(k, 1)
-            yield k, steps, scale
-            scales[k] = scale * steps
 
 
 class LocalLayout(NamedTuple):
@@ -162,8 +154,8 @@ class Staged(Body):
     """
 
     extents: tuple[int, ...]
-    src: Runs | Pixels
-    dst: Runs | Pixels
+    src: Side
+    dst: Side
     ordered: str
     local: LocalLayout
     packed_rows: int = 1
@@ -178,17 +170,17 @@ class Staged(Body):
     @property
     def innermost(self) -> int | None:
         """The innermost loop of a buffer as dst."""
-        return self.dst.run[0] if isinstance(self.dst, Runs) else None
+        return None if self.dst.is_image else self.dst.run[0]
 
     @property
     def skewed(self) -> int | None:
         """The loop whose rows end at multiples of `align` bytes in dst."""
-        return self.innermost if isinstance(self.dst, Runs) and self.dst.align else None
+        return self.innermost if self.dst.align else None
 
     @property
     def before(self) -> int:
         """Steps of the skewed loop that are loaded before those of the tile."""
-        return self.dst.align // self.dst.unit if isinstance(self.dst, Runs) else 0
+        return self.dst.align // self.dst.unit
 
     def loaded(self, loop: int) -> int:
         """Return the steps of a loop that are in local memory."""
@@ -197,65 +189,64 @@ class Staged(Body):
     @property
     def lead(self) -> int:
         """Bytes of local memory before the tile, which an aligned vector of dst may begin with."""
-        is_shifted = isinstance(self.dst, Runs) and self.dst.is_shifted
-        return VECTOR if is_shifted and self.skewed is None else 0
+        return VECTOR if self.dst.is_shifted and self.skewed is None else 0
 
     @property
     def local_nbytes(self) -> int:
         """Bytes of local memory, whole vectors; shifted vectors are read beyond the end."""
-        nbytes = self.lead + self.local.nbytes
-        nbytes += 2 * VECTOR if isinstance(self.dst, Runs) and self.dst.is_shifted else 0
+        nbytes = self.lead + self.local.nbytes + (2 * VECTOR if self.dst.is_shifted else 0)
         return -(-nbytes // VECTOR) * VECTOR
 
-    def chunks(self, side: Runs) -> int:
+    def chunks(self, side: Side) -> int:
         """Return the vectors of a run; one more where it starts at any element of dst."""
         is_parted = side is self.dst and side.is_shifted and self.skewed is None
         return -(-prod(map(self.steps, side.run)) // side.lanes) + is_parted
 
-    def rest(self, side: Runs) -> list[tuple[int, int, int]]:
+    def rest(self, side: Side) -> list[tuple[int, int, int]]:
         """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
-        if side is not self.src:
+        if not side.is_image and side is not self.src:
             return [(k, self.steps(k), 1) for k in side.rest]
         scales = {self.innermost: self.packed_rows}
-        return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
+        if not side.is_image:
+            return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
+        loops, distances = [], dict.fromkeys(range(len(self.extents)), 1)
+        for k, steps in side.order:
+            loops.append((k, steps, distances[k]))
+            distances[k] *= steps
+        return loops
 
-    def accesses(self, side: Runs | Pixels) -> int:
+    def accesses(self, side: Side) -> int:
         """Return how many vectors or pixels work items move: of rows transposed together, one."""
-        if isinstance(side, Pixels):
-            return prod(self.extents)
         return self.chunks(side) * prod(steps for _, steps, _ in self.rest(side))
 
-    def first_indices(self, side: Runs | Pixels, work_items: int) -> list[list[tuple[int, int]]]:
+    def first_indices(self, side: Side, work_items: int) -> list[list[tuple[int, int]]]:
         """Return (loop, index) of what each of the first work items accesses first."""
-        if isinstance(side, Pixels):
-            return [_digits(item, side.digits) for item in range(min(work_items, _SUBGROUP))]
         run, rest = [(k, self.steps(k), 1) for k in side.run], self.rest(side)
         places = (divmod(item, self.chunks(side)) for item in range(min(work_items, _SUBGROUP)))
         return [_digits(k * side.lanes, run) + _digits(number, rest) for number, k in places]
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
-        is_shifted = isinstance(self.src, Runs) and self.src.is_shifted
-        return [*(["src_end"] if is_shifted else []), *(f"size{k}" for k in range(len(self.sizes)))]
+        end = ["src_end"] if self.src.is_shifted else []
+        return [*end, *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and of elements in local memory."""
-        if self.is_paired and isinstance(self.src, Runs):
-            yield from _pair_function(self.src)
-        sides = [side for side in (self.src, self.dst) if isinstance(side, Runs)]
-        if len(sides) > 1:
+        src, dst = self.src, self.dst
+        if self.is_paired:
+            yield from _pair_function(src)
+        if not src.is_image and not dst.is_image:
             yield from self._element_functions()
-        if any(side.is_shifted for side in sides):
+        if src.is_shifted or dst.is_shifted:
             yield from SHIFTS
-        if isinstance(self.dst, Runs) and self.dst.bits < BYTE_BITS:
+        if not dst.is_image and dst.bits < BYTE_BITS:
             yield from NIBBLES
-        if isinstance(self.src, Runs):
-            if self.src.is_shifted:
-                yield from FIRST_BYTES
-            if self.src.is_shifted or self.is_paired or not self.src.is_whole:
-                yield from _load_function(self.src)
-        if isinstance(self.dst, Runs) and (self.dst.is_shifted or not self.dst.is_whole):
-            yield from _store_function(self.dst)
+        if src.is_shifted:
+            yield from FIRST_BYTES
+        if not src.is_image and (src.is_shifted or self.is_paired or not src.is_whole):
+            yield from _load_function(src)
+        if not dst.is_image and (dst.is_shifted or not dst.is_whole):
+            yield from _store_function(dst)
         yield from super().functions(pattern)
 
     def _element_functions(self) -> Iterator[str]:
@@ -286,7 +277,7 @@ class Staged(Body):
             yield f"const int is_data = {' && '.join(alone)};"
         for name in ("src", "dst"):
             side = getattr(self, name)
-            if isinstance(side, Runs):
+            if not side.is_image:
                 yield f"const int {name}_run = {self._run_length(side, _COUNTED[name])};"
         k = self.skewed
         if k is not None:
@@ -299,13 +290,13 @@ class Staged(Body):
             yield f"const int start = (int)min(i{k}, (index_t){self.steps(k)});"
             yield f"const int end = (int)min(p.extent{k} - i{k}, (index_t){2 * self.steps(k)});"
         conditions = ["is_data"] if alone else []
-        if isinstance(self.src, Pixels):
-            yield from self._pixel_loads(pattern, self.src, conditions)
+        if self.src.is_image:
+            yield from self._pixel_loads(pattern, conditions)
         else:
             yield from self._vector_loads(pattern, self.src, conditions)
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
-        if isinstance(self.dst, Pixels):
-            yield from self._pixel_stores(pattern, self.dst)
+        if self.dst.is_image:
+            yield from self._pixel_stores(pattern)
             return
         chunks = self.chunks(self.dst)
         yield from self._vector_stores(pattern, self.dst, 0, chunks)
@@ -316,7 +307,7 @@ class Staged(Body):
             yield from self._vector_stores(pattern, self.dst, chunks, extra)
             yield "}"
 
-    def _run_length(self, side: Runs, counted: str) -> str:
+    def _run_length(self, side: Side, counted: str) -> str:
         """Return the elements of a run that hold data, or that are inside."""
         *lower, top = side.run
         steps = str(PIXEL_LANES)
@@ -324,39 +315,51 @@ class Staged(Body):
             steps = steps_inside(top, self.extents[top], counted)
         return f"{steps} * {prod(map(self.steps, lower))}"
 
-    def _place(self, operand: str, s: int, chunks: int) -> Iterator[str]:
-        """Return the digits of vector n{s} of a side: where it is in the buffer and in the tile."""
-        side: Runs = getattr(self, operand)
-        offset, local = [f"{operand}_offset"], []
-        loops = self.rest(side)
+    def _place(self, operand: str, s: int, chunks: int = 1) -> Iterator[str]:
+        """Return the digits of vector or pixel n{s} of a side, and where it is in the tile."""
+        side: Side = getattr(self, operand)
+        loops, digits = self.rest(side), dict[int, list[str]]()
         texts = digits_of(f"n{s}", (steps for _, steps, _ in loops), chunks)
         for (k, _, scale), digit in zip(loops, texts, strict=True):
-            name = _digit(k, s)
-            yield f"const int {name} = {digit}{f' * {scale}' if scale > 1 else ''};"
+            digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
+        local = []
+        for k, terms in digits.items():
+            yield f"const int {_digit(k, s)} = {' + '.join(terms)};"
+            local += self.local.terms(k, _digit(k, s))
+        if side.is_image:
+            for c in "xy":
+                steps = (f"{_digit(k, s)} * p.{operand}_{c}{k}" for k in digits)
+                yield f"const int {c}{s} = (int)({' + '.join([f'{operand}_{c}', *steps])});"
+            local = [*local, *self._lead]
+            yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({' + '.join(local) or '0'});"
+            return
+        offset = [f"{operand}_offset"]
+        for k in digits:
             stride = f"p.{operand}_lane1" if k == LANES else f"p.{operand}{k}"
             is_skewed = operand == "src" and k == self.skewed
-            offset.append(f"{f'({name} - {self.before})' if is_skewed else name} * {stride}")
-            local += self.local.terms(k, name)
+            name = f"({_digit(k, s)} - {self.before})" if is_skewed else _digit(k, s)
+            offset.append(f"{name} * {stride}")
         yield f"const index_t at{s} = {' + '.join(offset)};"
         yield f"const int local{s} = {' + '.join(local) or '0'};"
 
     def _inside(self, operand: str, s: int, total: int, work_items: int) -> list[str]:
-        """Return the conditions that vector n{s} of a side has elements inside."""
-        side: Runs = getattr(self, operand)
+        """Return the conditions that vector or pixel n{s} of a side has elements inside."""
+        side: Side = getattr(self, operand)
         inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
         for k, _, scale in self.rest(side):
-            name = _digit(k, s)
+            # rows that are transposed together are asked one by one
             if k == LANES or scale > 1:
                 continue
+            name = _digit(k, s)
             if operand == "src" and k == self.skewed:
                 inside.append(f"{name} >= top && {name} < bottom")
             else:
                 inside.append(f"i{k} + {name} < p.{_COUNTED[operand]}{k}")
         return inside
 
-    def _along(self, side: Runs, s: int, lane: int) -> str:
+    def _along(self, side: Side, s: int, lane: int) -> str:
         """Return the byte in local memory of an element of vector n{s} of a side."""
-        if side is self._ordered:
+        if side is self.ordered_side:
             along, local = f"local{s} + (r{s} + {lane}) * {self.local.element}", self.local
             every = f"(int)((uint)r{s} / {local.gap_elements}u) * {local.gap}"
             return " + ".join([along, *([every] if local.gap_elements else []), *self._lead])
@@ -375,7 +378,7 @@ class Staged(Body):
         return " + ".join([*terms, *self._lead])
 
     @property
-    def _ordered(self) -> Runs | Pixels:
+    def ordered_side(self) -> Side:
         """The side whose order local memory has."""
         return self.src if self.ordered == "src" else self.dst
 
@@ -383,11 +386,11 @@ class Staged(Body):
     def _lead(self) -> list[str]:
         return [str(self.lead)] if self.lead else []
 
-    def _vector_loads(self, pattern: Pattern, side: Runs, conditions: list[str]) -> Iterator[str]:
+    def _vector_loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
         """Return the loads of vectors of src, under conditions, and their stores to the tile."""
         total, chunks = self.accesses(side), self.chunks(side)
         head, starts = _steps(total, pattern.work_items)
-        conversion = pattern.conversion if isinstance(self.dst, Runs) else None
+        conversion = None if self.dst.is_image else pattern.conversion
         if conversion is not None:
             yield from shared_lines(conversion, conversion.scalars, 0)
         yield f"{head} {{"
@@ -418,7 +421,7 @@ class Staged(Body):
             yield "}"
         yield "}"
 
-    def _load_rows(self, side: Runs, s: int) -> Iterator[str]:
+    def _load_rows(self, side: Side, s: int) -> Iterator[str]:
         """Return the loads of vector n{s} in each of the rows that are transposed in registers."""
         vector, wide = vector_type(side.nbytes), vector_type(2 * side.nbytes)
         names, rows = [f"v{s}_{row}" for row in range(self.packed_rows)], []
@@ -442,7 +445,7 @@ class Staged(Body):
                 else:
                     yield f"const {vector} {name} = {load};"
 
-    def _row(self, side: Runs, s: int, row: int) -> tuple[str, str]:
+    def _row(self, side: Side, s: int, row: int) -> tuple[str, str]:
         """Return the address of vector n{s} in one of some rows, and its units that hold data."""
         first, count = f"at{s} + r{s}", side.units_inside.format(s=s)
         if self.packed_rows > 1:
@@ -452,8 +455,7 @@ class Staged(Body):
 
     def _row_inside(self, s: int, row: int) -> str:
         """Return the condition that one of the rows that are transposed together holds data."""
-        k = self.innermost
-        assert k is not None  # noqa: S101 - for the type checker
+        k = self.dst.run[0]
         digit = f"{_digit(k, s)} + {row}"
         inside = f"i{k} + {digit} < p.valid{k}"
         if k == self.skewed:
@@ -469,7 +471,7 @@ class Staged(Body):
         ]
 
     def _load_shifted_rows(
-        self, side: Runs, s: int, rows: Mapping[str, tuple[str, str]]
+        self, side: Side, s: int, rows: Mapping[str, tuple[str, str]]
     ) -> Iterator[str]:
         """Return the loads of vectors that start at any byte, by name, in rows (address, units)."""
         count, lanes, k = side.units_inside.format(s=s), side.nbytes // side.unit, self.innermost
@@ -507,7 +509,7 @@ class Staged(Body):
             yield f"    {name} = load({first}, near{s}, {inside});"
         yield "}"
 
-    def _store_words(self, side: Runs, s: int) -> Iterator[str]:
+    def _store_words(self, side: Side, s: int) -> Iterator[str]:
         """Return the stores of a vector to local memory that has the order of src."""
         words = side.nbytes // WORD
         yield f"const int to = {self._along(side, s, 0)};"
@@ -517,12 +519,12 @@ class Staged(Body):
         for k in range(words):
             yield f"tile[(to >> 2) + {k}] = {word_of(f'v{s}_0', k, words)};"
 
-    def _takes_vectors(self, side: Runs) -> bool:
+    def _takes_vectors(self, side: Side) -> bool:
         """Whether vectors of a side are aligned in local memory that has its order."""
         strides = [self.local.strides[k] for k in side.rest]
         return not any(stride % side.nbytes for stride in (*strides, self.local.gap, self.lead))
 
-    def _scatter(self, side: Runs, s: int) -> Iterator[str]:
+    def _scatter(self, side: Side, s: int) -> Iterator[str]:
         """Return the stores of elements to local memory that has the order of dst."""
         if self.is_paired:
             side = side._replace(bits=BYTE_BITS)
@@ -542,12 +544,11 @@ class Staged(Body):
     @property
     def has_words(self) -> bool:
         """Whether narrow elements that form a word of src form one of dst too."""
-        if not isinstance(self.src, Runs) or self.src.run[0] != self.innermost:
-            return False
-        bits = self.src.bits
-        return bits < WORD_BITS and self.steps(self.src.run[0]) * bits % WORD_BITS == 0
+        bits, run = self.src.bits, self.src.run
+        is_shared = bool(run) and run[0] == self.innermost and bits < WORD_BITS
+        return is_shared and self.steps(run[0]) * bits % WORD_BITS == 0
 
-    def _scattered(self, side: Runs, s: int, values: list[str]) -> Iterator[str]:
+    def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
         """Return the stores of values, each of a lane or of several, to the tile."""
         length, step = prod(map(self.steps, side.run)), side.lanes // len(values)
         for j, value in enumerate(values):
@@ -560,7 +561,7 @@ class Staged(Body):
                 yield f"{guard}put(tile, {address}, {value});"
 
     def _convert(
-        self, pattern: Pattern, conversion: KernelFormula, side: Runs, s: int
+        self, pattern: Pattern, conversion: KernelFormula, side: Side, s: int
     ) -> Iterator[str]:
         """Return the conversion of a vector of each row; without data, elements stay zero."""
         names = [f"y{j}" for j in range(side.lanes)]
@@ -593,7 +594,7 @@ class Staged(Body):
         yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
 
     def _vector_stores(
-        self, pattern: Pattern, side: Runs, first: int, chunks: int
+        self, pattern: Pattern, side: Side, first: int, chunks: int
     ) -> Iterator[str]:
         """Return the stores of `chunks` vectors of each run of dst, starting at a vector."""
         total = chunks * prod(steps for _, steps, _ in self.rest(side))
@@ -634,7 +635,7 @@ class Staged(Body):
                 yield f"store(to, v, 0, min({side.units('count')}, {lanes}));"
             yield "} }"
 
-    def _read(self, side: Runs) -> str:
+    def _read(self, side: Side) -> str:
         """Return a vector of dst, read from local memory."""
         words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
         if self.ordered == "src":
@@ -658,7 +659,7 @@ class Staged(Body):
             parts = [f"{low} | {high} << 16" for low, high in pairs]
         return f"({ctype})({', '.join(parts)})"
 
-    def _shifted_words(self, side: Runs) -> Iterator[str]:
+    def _shifted_words(self, side: Side) -> Iterator[str]:
         """Return the statements that make v from words that start at any byte of local memory."""
         words = side.nbytes // WORD
         lead = self.lead + self.before * side.unit
@@ -672,54 +673,33 @@ class Staged(Body):
             parts = [f"funnel(w{k}, w{k + 1}, shift)" for k in range(words)]
         yield f"const {vector_type(side.nbytes)} v = (uint4)({', '.join(parts)});"
 
-    def _pixel_place(
-        self, pattern: Pattern, operand: str, s: int, conditions: list[str]
-    ) -> Iterator[str]:
-        """Return where pixel n{s} is in the image and in local memory, and whether it is inside."""
-        side: Pixels = getattr(self, operand)
-        digits: dict[int, list[str]] = {}
-        texts = digits_of(f"n{s}", (steps for _, steps in side.order))
-        for (k, _, scale), digit in zip(side.digits, texts, strict=True):
-            digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
-        local = []
-        for k, terms in digits.items():
-            yield f"const int {_digit(k, s)} = {' + '.join(terms)};"
-            local += self.local.terms(k, _digit(k, s))
-        for c in "xy":
-            terms = [f"{_digit(k, s)} * p.{operand}_{c}{k}" for k in digits]
-            yield f"const int {c}{s} = (int)({' + '.join([f'{operand}_{c}', *terms])});"
-        at = " + ".join([*local, *self._lead]) or "0"
-        yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({at});"
-        counted = _COUNTED[operand]
-        inside = [*conditions, *(f"i{k} + {_digit(k, s)} < p.{counted}{k}" for k in digits)]
-        total = self.accesses(side)
-        inside += [f"n{s} < {total}u"] if total % pattern.work_items else []
-        yield f"const int inside{s} = {' && '.join(inside) or '1'};"
-
-    def _pixel_loads(self, pattern: Pattern, side: Pixels, conditions: list[str]) -> Iterator[str]:
+    def _pixel_loads(self, pattern: Pattern, conditions: list[str]) -> Iterator[str]:
         """Return the loads of pixels of src, under conditions, and their stores to the tile."""
-        total = self.accesses(side)
+        total, ctype = self.accesses(self.src), pattern.src.pixel_type
         head, starts = _steps(total, pattern.work_items)
-        ctype = pattern.src.pixel_type
         yield f"{head} {{"
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
-            yield from self._pixel_place(pattern, "src", s, conditions)
+            yield from self._place("src", s)
+            inside = [*conditions, *self._inside("src", s, total, pattern.work_items)]
             yield f"{ctype} v{s} = ({ctype})(0);"
-            yield f"if (inside{s}) v{s} = {pattern.src.read('src', f'x{s}', f'y{s}')};"
+            read = pattern.src.read("src", f"x{s}", f"y{s}")
+            yield f"if ({' && '.join(inside) or '1'}) v{s} = {read};"
         for s in range(len(starts)):
             guard = f"if (n{s} < {total}u) " if total % pattern.work_items else ""
             yield f"{guard}{{ {self._put_pixel(pattern, s)} }}"
         yield "}"
 
-    def _pixel_stores(self, pattern: Pattern, side: Pixels) -> Iterator[str]:
+    def _pixel_stores(self, pattern: Pattern) -> Iterator[str]:
         """Return the stores of pixels of dst."""
-        head, starts = _steps(self.accesses(side), pattern.work_items)
+        total = self.accesses(self.dst)
+        head, starts = _steps(total, pattern.work_items)
         for start in starts:
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
-            yield from self._pixel_place(pattern, "dst", 0, [])
-            yield "if (inside0) {"
+            yield from self._place("dst", 0)
+            inside = self._inside("dst", 0, total, pattern.work_items)
+            yield f"if ({' && '.join(inside) or '1'}) {{"
             yield from self._get_pixel(pattern)
             yield "} }"
 
@@ -801,7 +781,7 @@ def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
     return head, ["get_local_id(0) + step"]
 
 
-def _lane(vector: str, lane: int, side: Runs) -> str:
+def _lane(vector: str, lane: int, side: Side) -> str:
     """Return the bits of an element of a vector of words."""
     words, at = side.nbytes // WORD, lane * side.bits
     if side.bits > WORD_BITS:
@@ -812,7 +792,7 @@ def _lane(vector: str, lane: int, side: Runs) -> str:
     return f"({word} >> {at % WORD_BITS} & {(1 << side.bits) - 1:#x})"
 
 
-def _pair_function(side: Runs) -> Iterator[str]:
+def _pair_function(side: Side) -> Iterator[str]:
     """Return a function that makes bytes of the 4-bit elements of two rows."""
     words = side.nbytes // WORD
     row, ctype = vector_type(side.nbytes), vector_type(2 * side.nbytes)
@@ -828,7 +808,7 @@ def _pair_function(side: Runs) -> Iterator[str]:
     yield "}"
 
 
-def _load_function(side: Runs) -> Iterator[str]:
+def _load_function(side: Side) -> Iterator[str]:
     """Return a function that loads the first `count` units of a vector, and zeros.
 
     With `is_near` the aligned vectors around a vector that starts at any byte are in src.
@@ -868,7 +848,7 @@ def _load_function(side: Runs) -> Iterator[str]:
     yield "}"
 
 
-def _store_function(side: Runs) -> Iterator[str]:
+def _store_function(side: Side) -> Iterator[str]:
     """Return a function that stores the units `low` to `high` of a vector."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     lanes = side.nbytes // side.unit
@@ -900,7 +880,7 @@ def runs_of(
     extents: Sequence[int],
     bits: int,
     most: int = VECTOR * BYTE_BITS,
-) -> Runs:
+) -> Side:
     """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
 
     If that is less than a word, runs are shifted. A vector has at most `most` bits.
@@ -921,7 +901,7 @@ def runs_of(
     below = prod(loop.extent for loop in lower)
     counts = [below * (top.extent if operand else top.valid), prod(extents[k] for k in run)]
     is_whole = not any(count % lanes for count in counts)
-    return Runs(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
+    return Side(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
 
 
 @lru_cache(maxsize=256)
@@ -949,11 +929,8 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
     Runs start at multiples of a vector. `gap` more bytes follow each vector's steps of the
     innermost loop of src, where vectors of the run do not span them.
     """
-    side = body.src if body.ordered == "src" else body.dst
-    assert isinstance(side, Runs)  # noqa: S101 - for the type checker
-    gap_loop, gap_steps = (0, 1)
-    if isinstance(body.src, Runs):
-        gap_loop, gap_steps = body.src.run[0], body.src.lanes
+    side = body.ordered_side
+    gap_loop, gap_steps = (0, 1) if body.src.is_image else (body.src.run[0], body.src.lanes)
     gap_elements = 0
     if gap_loop in side.run:
         below = side.run[: side.run.index(gap_loop)]

@@ -31,8 +31,7 @@ from reorder.opencl.kernel.placement import Chain, Loop, chain_of, span_of, with
 from reorder.opencl.kernel.staged import (
     LANES,
     LocalLayout,
-    Pixels,
-    Runs,
+    Side,
     Staged,
     runs_of,
     without_bank_conflicts,
@@ -204,7 +203,7 @@ def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> i
     return limit
 
 
-def _ends_in_byte(nest: Nest, src: Runs) -> bool:
+def _ends_in_byte(nest: Nest, src: Side) -> bool:
     """Whether the data of a run of 4-bit elements ends within a byte, and padding follows."""
     *lower, top = (nest.loops[k] for k in src.run)
     return top.valid < top.extent and prod(loop.extent for loop in lower) * top.valid % 2 == 1
@@ -279,7 +278,7 @@ def _staged(
     chosen: tuple[tuple[Chain, Chain], list[int]] | None,
     bits: tuple[int, int],
     widest: tuple[int, int] = (_MAX_BITS, _MAX_BITS),
-) -> tuple[Staged, Runs, Runs] | None:
+) -> tuple[Staged, Side, Side] | None:
     """Return a tile with vectors of at most some bits on each side, and the sides.
 
     None if runs are the same, or if an index grows along the innermost loop of dst too, whose rows
@@ -348,7 +347,7 @@ def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
     return first[0] != first[1] or (is_short and any(one != other for one, other in others))
 
 
-def _is_regular(body: Staged, side: Runs) -> bool:
+def _is_regular(body: Staged, side: Side) -> bool:
     """Whether all vectors of a side have the same strides: each covers whole loops of its run."""
     lanes = side.lanes
     for k in side.run:
@@ -373,7 +372,7 @@ def _launched(
         return ()
     sides = zip((body.src, body.dst), task.accesses, strict=True)
     # a side in a buffer may have bytes where the operand has elements of 4 bits
-    src, dst = (of._replace(bits=side.bits) if isinstance(side, Runs) else of for side, of in sides)
+    src, dst = (of if side.is_image else of._replace(bits=side.bits) for side, of in sides)
     for tried in (paddings, paddings[:1]):
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
@@ -447,7 +446,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     length = prod(steps[k] for k in side.run) * access.nbytes
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * shape.work_items:
         return ()
-    buffer, pixels = side._replace(run=first, rest=rest), Pixels(_order(extents, rectangle))
+    buffer, pixels = side._replace(run=first, rest=rest), Side(order=_order(extents, rectangle))
     src, dst, ordered = (buffer, pixels, "src") if image else (pixels, buffer, "dst")
     tile = Staged(tuple(extents), src, dst, ordered, LocalLayout(access.nbytes))
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
