@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
@@ -16,7 +15,7 @@ from memdesc.errors import MemdescError, about
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import is_word
 from memdesc.record.names import record_desc
-from memdesc.record.scheme import ALL, Part, Scheme, Words, check_names, terms
+from memdesc.record.scheme import ALL, Axis, Part, Scheme, Words, axis_of, check_names
 from memdesc.tuples import NamedTuple
 
 # how many records a message lists, and how many are tried
@@ -107,42 +106,29 @@ def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
     return fits, tuple(name for name in names if name != "dims")
 
 
-@lru_cache(maxsize=256)
-def _names(axis: str) -> tuple[str, ...]:
-    return tuple(word for _, word in terms(axis) if not word.isdecimal())
-
-
 class _OtherDimsError(MemdescError):
     """A tensor has another number of axes than in a form of a scheme."""
 
 
 class _Equation(NamedTuple):
-    """The expression of an axis, and its size in words of the scheme."""
+    """An axis, and its size in words of the scheme."""
 
-    axis: str
+    axis: Axis
     size: Fraction
     # the tensor, for messages
     stored: Stored
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The dims and options in it."""
-        return _names(self.axis)
-
     def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
         """Return the value of its only unknown; None if no integer solves it."""
-        solution, power = self.size, 1
-        for sign, word in terms(self.axis):
-            if word == name:
-                power = -1 if sign == "/" else 1
-                continue
-            value = int(word) if word.isdecimal() else int(values[word])
-            if not value:
-                return None
-            solution = solution * value if sign == "/" else solution / value
-        if not solution:
+        powers = self.axis.powers
+        own = powers.pop(name)
+        known = {word: int(word if word.isdecimal() else values[word]) for word in powers}
+        if not self.size or not all(known.values()):
             return None
-        solution = solution**power
+        solution = self.size
+        for word, power in powers.items():
+            solution /= Fraction(known[word]) ** power
+        solution **= own
         return int(solution) if solution.denominator == 1 else None
 
     def spans(self, size: int) -> range:
@@ -183,53 +169,51 @@ class _Search(NamedTuple):
                 known |= dict(zip(part.shows, _numbers(stored, len(part.shows)), strict=True))
         return known
 
-    def equations(self) -> list[_Equation]:
-        """Return an equation for each axis. Fails if a tensor has too few or too many axes."""
-        equations: list[_Equation] = []
+    def equations(self) -> Iterator[_Equation]:
+        """Yield an equation for each axis. Fails if a tensor has too few or too many axes."""
         for part in self.parts:
-            stored = self.stored[part.tensor]
+            stored, is_code = self.stored[part.tensor], part is self.scheme.parts[0]
             axes = part.axes(is_stacked=self.letters != self.scheme.letters)
             if part.values is not None or part.within or stored.is_flat(len(axes)):
                 continue
             if stored.is_described:
-                equations += self._of_elements(part, stored, axes)
+                if isinstance(stored.desc, MemoryDesc) and not part.is_bare:
+                    yield from self.of_elements(stored, stored.desc.dims, axes, is_code=is_code)
                 continue
-            is_code = part is self.scheme.parts[0]
             shape = stored.shape if is_code else shape_like(stored.shape, len(axes))
             if len(shape) != len(axes):
-                raise _OtherDimsError(f"{stored} does not have the dims ({', '.join(axes)})")
+                listed = ", ".join(axis.text for axis in axes)
+                raise _OtherDimsError(f"{stored} does not have the dims ({listed})")
             sizes = [Fraction(size) for size in shape]
             words = DATA_TYPES.get(part.words)
             if words is not None and stored.kind in DATA_TYPES:
                 # the same words as integers of another width
                 sizes[-1] *= Fraction(DATA_TYPES[stored.kind].bits, words.bits)
-            equations += map(_Equation, axes, sizes, [stored] * len(axes))
-        return equations
+            yield from map(_Equation, axes, sizes, [stored] * len(axes))
 
-    def _of_elements(
-        self, part: Part, stored: Stored, axes: tuple[str, ...]
+    def of_elements(
+        self, stored: Stored, dims: tuple[int, ...], axes: Iterable[Axis], *, is_code: bool
     ) -> Iterator[_Equation]:
-        """Return equations for the dims of a descriptor, which count elements, not words."""
-        dims = stored.desc.dims if isinstance(stored.desc, MemoryDesc) else ()
-        if part.is_bare or len(dims) != len(self.letters):
-            return  # `misfit` compares the descriptors
+        """Yield equations for the dims of a descriptor, which count elements, not words."""
+        if len(dims) != len(self.letters):
+            return  # `_misfit` compares the descriptors
         for letter, size in zip(self.letters, dims, strict=True):
-            axis = next((each for each in axes if letter in (w for _, w in terms(each))), "")
-            is_packed = part is self.scheme.parts[0] or "*" in axis
-            if axis:
-                axis = letter if is_packed else axis.partition("~")[0]
-                yield _Equation(axis, Fraction(size), stored)
+            for axis in axes:
+                if letter in axis.powers:
+                    is_packed = is_code or axis.factors[0].width
+                    text = letter if is_packed else axis.text.partition("~")[0]
+                    yield _Equation(axis_of(text), Fraction(size), stored)
 
     def assignments(self) -> Iterator[dict[str, Any] | str]:
         """Yield the values of names that the tensors may have, or why there are none."""
-        equations = self.equations()
+        equations = [*self.equations()]
         try:
             known = self.read()
         except MemdescError as error:
             yield str(error)
             return
-        factors = {w for each in equations for sign, w in terms(each.axis) if sign == "*"}
-        free = [o for o in self.scheme.options if o.name in factors - known.keys()]
+        widths = {factor.width for each in equations for factor in each.axis.factors}
+        free = [o for o in self.scheme.options if o.name in widths - known.keys()]
         for values in product(*(option.legal for option in free)):
             tried = {option.name: value for option, value in zip(free, values, strict=True)}
             yield from _solved(equations, known | tried)
@@ -239,23 +223,20 @@ class _Search(NamedTuple):
         # blocks of one range fit all, or none does because of another tensor
         for values in islice(self.assignments(), _MOST):
             try:
-                if isinstance(values, str):
-                    yield values
-                    continue
-                desc = self.record(values)
-                check_fit(self.scheme, desc, self.stored)
-                yield desc
+                yield values if isinstance(values, str) else self.record(values)
             except MemdescError as error:
                 yield str(error)
 
     def record(self, values: Mapping[str, Any]) -> RecordDesc:
-        """Return the record with these values. Fails if there is none."""
+        """Return the record with these values. Fails if there is none, or a tensor differs."""
         missing = [letter for letter in self.letters if letter not in values]
         if missing:
             raise MemdescError(f"the shapes do not show {', '.join(missing)}")
         dims = tuple(values[letter] for letter in self.letters)
         options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
-        return record_desc(dims, self.scheme.name, **{**options, **self.said})
+        desc = record_desc(dims, self.scheme.name, **{**options, **self.said})
+        _check_fit(self.scheme, desc, self.stored)
+        return desc
 
 
 def _solved(
@@ -270,20 +251,22 @@ def _solved(
     while count != len(values):
         count = len(values)
         for each in equations:
-            unknown = [name for name in each.names if name not in values]
+            axis = each.axis
+            names = [word for word in axis.powers if not word.isdecimal()]
+            unknown = [name for name in names if name not in values]
             if len(unknown) != 1:
                 continue
-            name, letter = unknown[0], each.names[0]
-            if "^" in each.axis:
-                if name != letter:
-                    blocks.setdefault(name, {})[letter] = each.spans(values[letter])
+            name, factor = unknown[0], axis.factors[0]
+            if factor.is_cut:
+                if name == factor.divisor:
+                    blocks.setdefault(name, {})[factor.name] = each.spans(values[factor.name])
                 continue
             solution = each.solved(name, values)
             if solution is None:
-                shown = ", ".join(f"{n}={values[n]}" for n in each.names if n in values)
-                yield f"{each.stored} does not have {each.axis}{shown and f' with {shown}'}"
+                shown = ", ".join(f"{n}={values[n]}" for n in names if n in values)
+                yield f"{each.stored} does not have {axis.text}{shown and f' with {shown}'}"
                 return
-            is_whole = f"/{name}" in each.axis and each.size == 1
+            is_whole = axis.powers[name] < 0 and each.size == 1
             values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
     if not blocks:
         yield values
@@ -315,7 +298,7 @@ def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
     return shape + (1,) * (ndims - len(shape))
 
 
-def check_fit(scheme: Scheme, desc: RecordDesc, stored: Mapping[str, Stored]) -> None:
+def _check_fit(scheme: Scheme, desc: RecordDesc, stored: Mapping[str, Stored]) -> None:
     """Refuse tensors whose types, shapes, descriptors or values are not those of a record."""
     for name, words in scheme.words(desc).items():
         if problem := _misfit(stored[name], words):

@@ -53,12 +53,12 @@ torch_int4_cpu{,_avx2,_default} oi rule=from_middle: group floats=bf16
 
 ocp_mxfp4 oi,eoi: swizzled
   code   data    f4_e2m1 in u8  o, i*4/8
-  scale  scales  e8m0           o~128, i/32~4  order=nvfp4_scales  when=swizzled
+  scale  scales  e8m0           o~128, i/32~4  order=nvfp4_scales{experts}  when=swizzled
   scale  scales  e8m0           o, i/32        when=!swizzled
 
 ocp_mxfp8 oi,eoi: swizzled
   code   data    f8_e4m3  o, i
-  scale  scales  e8m0     o~128, i/32~4  order=nvfp4_scales  when=swizzled
+  scale  scales  e8m0     o~128, i/32~4  order=nvfp4_scales{experts}  when=swizzled
   scale  scales  e8m0     o, i/32        when=!swizzled
 
 modelopt_nvfp4 oi,eio

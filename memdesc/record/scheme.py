@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import gcd, prod
 from typing import Any
 
@@ -29,7 +30,9 @@ from memdesc.record.rule import Constant, Number, Rule
 from memdesc.tuples import NamedTuple
 
 Options = Mapping[str, Any]
-_TERM = re.compile(r"([*/^~]?)(\w+)")
+_FACTOR = re.compile(
+    r"(\w+?)(?:\*(bits|\d+))?(?:([/^])(\w+))?(?:~(\d+))?(?:\*|$)"  # such as i, i*bits/32, i/group
+)
 # an option that says how many adjacent elements share a scale has this value for all of them
 ALL = -1
 
@@ -111,6 +114,45 @@ def block_sizes(name: str, block: Any) -> tuple[int, int]:
     return int(block), int(block)
 
 
+class Factor(NamedTuple):
+    """A number, or a dim in words or groups; numbers are options or digits."""
+
+    name: str
+    # bits of an element, if the divisor are those of a word; otherwise that is a group
+    width: str
+    divisor: str
+    # whether the last word or group may be cut off
+    is_cut: bool
+    # the size is rounded up to a multiple
+    align: int
+
+
+class Axis(NamedTuple):
+    """The expression of an axis: a product."""
+
+    text: str
+    factors: tuple[Factor, ...]
+
+    @property
+    def powers(self) -> dict[str, int]:
+        """The dims, options and numbers in it: 1 if they multiply, -1 if they divide."""
+        powers: dict[str, int] = {}
+        for name, width, divisor, *_ in self.factors:
+            powers |= {name: 1, width: 1, divisor: -1}
+        powers.pop("", None)
+        return powers
+
+
+@lru_cache(maxsize=256)
+def axis_of(text: str) -> Axis:
+    """Read the expression of an axis."""
+    factors = (
+        Factor(name, width, divisor, sign == "^", int(align or 1))
+        for name, width, sign, divisor, align in re.findall(_FACTOR, text)
+    )
+    return Axis(text, tuple(factors))
+
+
 class Part(NamedTuple):
     """A tensor of a scheme, or one of the fields in a tensor."""
 
@@ -152,18 +194,12 @@ class Part(NamedTuple):
         wanted, name = not self.when.startswith("!"), self.when.removeprefix("!")
         return not name or bool(options[name]) is wanted
 
-    def axes(self, *, is_stacked: bool) -> tuple[str, ...]:
-        """Return the expression of each axis."""
+    def axes(self, *, is_stacked: bool) -> tuple[Axis, ...]:
+        """Return its axes."""
         text = self.shape
         if is_stacked:
             text = self.stacked or f"e, {text}"
-        return tuple(filter(None, (each.strip() for each in text.split(","))))
-
-
-@lru_cache(maxsize=256)
-def terms(axis: str) -> tuple[tuple[str, str], ...]:
-    """Return the operators and operands of an expression."""
-    return tuple(_TERM.findall(axis))
+        return tuple(axis_of(each.strip()) for each in text.split(",") if each)
 
 
 class Words(NamedTuple):
@@ -267,21 +303,18 @@ class Scheme(NamedTuple):
             listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
         sizes = _Sizes(self, letters, dims, self.checked(options))
-        fields: list[Field] = []
-        constants = []
-        code: list[tuple[str, int]] = []
-        for part in self.parts_of(sizes.options):
-            if part.values is not None:
-                values = tuple(part.values(dims, sizes.options))
-                constants.append(Constant(part.tensor, sizes.kind(part.kind), values))
-                continue
-            made = sizes.fields(part, is_code=not fields)
-            if not fields:
-                code = [(each.name, k * each.bits) for k, each in enumerate(made)]
-            fields += made
-        rule = self.rule(_rule_of(Number(tuple(code)), self.parts_of(sizes.options)), sizes.options)
+        parts = self.parts_of(sizes.options)
+        stored = [sizes.fields(part, is_code=part is parts[0]) for part in parts if not part.values]
+        constants = tuple(
+            Constant(part.tensor, sizes.kind(part.kind), tuple(part.values(dims, sizes.options)))
+            for part in parts
+            if part.values
+        )
+        code = Number(tuple((plane.name, k * plane.bits) for k, plane in enumerate(stored[0])))
+        rule = self.rule(_rule_of(code, parts), sizes.options)
         given = tuple(sizes.options.items())
-        return RecordDesc(dims, tuple(fields), rule, self.name, letters, given, tuple(constants))
+        fields = tuple(chain.from_iterable(stored))
+        return RecordDesc(dims, fields, rule, self.name, letters, given, constants)
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
@@ -305,7 +338,7 @@ class Scheme(NamedTuple):
                 count = next(len(e.values) for e in desc.constants if e.tensor == part.tensor)
                 words[part.tensor] = Words(kind, (count,), nbytes, memory_desc((count,), kind))
                 continue
-            axes = part.axes(is_stacked=desc.letters != self.letters)
+            axes = sizes.axes(part)
             shape = tuple(sizes.extent(axis) for axis in axes)
             is_one = all(sizes.is_one(axis) for axis in axes)
             is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
@@ -317,13 +350,15 @@ class Scheme(NamedTuple):
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
     """Return the rule that the roles of parts make."""
-    numbers: dict[str, list[Number]] = {"scale": [], "zero": [], "offset": []}
-    for part in parts[1:]:
-        role, divides = ("scale", True) if part.role == "divisor" else (part.role, False)
-        if role:
-            numbers[role].append(Number(((part.name, 0),), divides=divides))
-    zero = next(iter(numbers["zero"]), None)
-    return Rule(code, tuple(numbers["scale"]), zero, tuple(numbers["offset"]))
+    scales, zeros, offsets = (
+        tuple(
+            Number(((part.name, 0),), divides=part.role == "divisor")
+            for part in parts[1:]
+            if part.role in roles
+        )
+        for roles in (("scale", "divisor"), ("zero",), ("offset",))
+    )
+    return Rule(code, scales, next(iter(zeros), None), offsets)
 
 
 class _Sizes(NamedTuple):
@@ -335,8 +370,10 @@ class _Sizes(NamedTuple):
     options: dict[str, Any]
 
     def kind(self, text: str) -> str:
-        """Return a type in which options stand."""
-        return text.format(**self.options, word=32 // self.options.get("bits", 32))
+        """Return a type or an order in which options stand."""
+        experts = "_experts" if self.letters == self.scheme.stacked else ""
+        word = 32 // self.options.get("bits", 32)
+        return text.format(**self.options, word=word, experts=experts)
 
     def value(self, word: str, letter: str) -> int:
         """Return a number, or the value of an option for a dim."""
@@ -345,7 +382,7 @@ class _Sizes(NamedTuple):
         option, value = self.scheme.option(word), self.options[word]
         if option.is_block:
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
-        size = self.size(letter or self.letters[-1])
+        size = self.size(letter)
         count = max(size, 1) if value == ALL else int(value)
         if option.is_count and option.legal and size:
             option.checked(self.scheme.name, count)
@@ -354,30 +391,27 @@ class _Sizes(NamedTuple):
     def size(self, letter: str) -> int:
         return self.dims[self.letters.index(letter)]
 
-    def is_one(self, axis: str) -> bool:
-        """Whether an axis has one element whatever the dims are."""
-        words = [word for _, word in terms(axis)]
-        is_group = [sign for sign, _ in terms(axis)] == ["", "/"]
-        is_whole = is_group and self.options.get(words[-1]) == ALL
-        return is_whole or not {*words} & {*self.letters}
+    def axes(self, part: Part) -> tuple[Axis, ...]:
+        return part.axes(is_stacked=self.letters != self.scheme.letters)
 
-    def extent(self, axis: str) -> int:
+    def is_one(self, axis: Axis) -> bool:
+        """Whether an axis has one element whatever the dims are."""
+        divisor, *others = (each.divisor for each in axis.factors)
+        is_whole = not others and self.options.get(divisor) == ALL
+        return is_whole or not {*axis.powers} & {*self.letters}
+
+    def extent(self, axis: Axis) -> int:
         """Return the size of an axis. Fails if a division has a remainder."""
-        extent, letter, factor = 1, "", 1
-        for sign, word in terms(axis):
-            if word in self.letters:
-                letter, factor = word, 1
-                extent *= self.size(word)
+        extent = 1
+        for name, width, divisor, is_cut, align in axis.factors:
+            if name not in self.letters:
+                extent *= self.value(name, self.letters[-1])
                 continue
-            value = self.value(word, letter)
-            if sign in ("", "*"):
-                extent, factor = extent * value, factor * value
-            elif sign == "/":
-                if extent % value:
-                    self._refuse(letter, word, value // gcd(value, factor))
-                extent //= value
-            else:
-                extent = -(-extent // value) * (value if sign == "~" else 1)
+            bits, step = (self.value(each or "1", name) for each in (width, divisor))
+            size = self.size(name) * bits
+            if size % step and not is_cut:
+                self._refuse(name, divisor, step // gcd(step, bits))
+            extent *= -(-size // (step * align)) * align
         return extent
 
     def _refuse(self, letter: str, word: str, step: int) -> None:
@@ -397,39 +431,27 @@ class _Sizes(NamedTuple):
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
-        groups = {}
-        for axis in part.axes(is_stacked=self.letters != self.scheme.letters):
-            letter, is_packed = "", False
-            for sign, word in terms(axis):
-                if word in self.letters:
-                    letter, is_packed = word, False
-                    groups[letter] = 1
-                elif sign == "*":
-                    is_packed = True
-                elif sign in ("/", "^") and letter and not is_packed:
-                    most = max(self.size(letter), 1)
-                    groups[letter] = min(self.value(word, letter), most)
-                    is_packed = True
-        return tuple(
-            groups.get(letter, max(size, 1))
-            for letter, size in zip(self.letters, self.dims, strict=True)
-        )
+        groups = [max(size, 1) for size in self.dims]
+        for name, width, divisor, *_ in (each for axis in self.axes(part) for each in axis.factors):
+            if name in self.letters:
+                dim = self.letters.index(name)
+                group = 1 if width else self.value(divisor or "1", name)
+                groups[dim] = min(group, groups[dim])
+        return tuple(groups)
 
     def fields(self, part: Part, *, is_code: bool) -> list[Field]:
         """Return the fields of a part: planes of 1 or 2 bits of codes that cross bytes."""
-        for axis in part.axes(is_stacked=self.letters != self.scheme.letters):
+        for axis in self.axes(part):
             self.extent(axis)
         groups = (1,) * len(self.dims) if is_code else self.groups(part)
         sizes = tuple(-(-size // group) for size, group in zip(self.dims, groups, strict=True))
         kind, order = self.kind(part.kind), part.order
-        if part.stacked_order and self.letters == self.scheme.stacked:
-            order = part.stacked_order
+        if self.letters == self.scheme.stacked:
+            order = part.stacked_order or order
         if callable(order):
             return [Field(part.name, kind, order(sizes, self.options), groups, part.tensor)]
         if kind in DATA_TYPES:
-            name = f"{order}_experts" if order == _SWIZZLED and len(sizes) > len("oi") else order
-            name = self.kind(name)
-            layout = memory_desc(sizes, kind, name).layout
+            layout = memory_desc(sizes, kind, self.kind(order)).layout
             return [Field(part.name, kind, layout, groups, part.tensor)]
         width = gcd(int(kind[1:]), 8)
         count = int(kind[1:]) // width
@@ -444,7 +466,3 @@ class _Sizes(NamedTuple):
             )
             for plane in range(count)
         ]
-
-
-# the order of scales that kernels of Blackwell read
-_SWIZZLED = "nvfp4_scales"
