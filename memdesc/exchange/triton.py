@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, pairwise, product
+from itertools import accumulate, chain, pairwise, product
 from math import prod
 from typing import Any
 
@@ -132,12 +132,12 @@ def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
         raise ValueError(
             f"order {short_repr(order)} must have each of the dims 0 to {len(dims) - 1} once"
         )
-    columns: Columns = [[] for _ in dims]
-    at = 0
-    for dim in order:
-        columns[dim] = [1 << at + bit for bit in range(_lg(dims[dim]))]
-        at += _lg(dims[dim])
-    return columns
+    bits = accumulate((_lg(dims[dim]) for dim in order), initial=0)
+    columns = {
+        dim: [1 << bit for bit in range(*span)]
+        for dim, span in zip(order, pairwise(bits), strict=True)
+    }
+    return [columns[dim] for dim in range(len(dims))]
 
 
 class _SwizzledSharedLayout(NamedTuple):
@@ -296,13 +296,11 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
 def _heads(columns: list[int]) -> list[int]:
     """Return a bit of the offset for each column, each another one of its own bits.
 
-    The highest or the lowest bits are taken if they differ: then all terms shift one way.
+    These are the highest bits if they differ: then all terms shift one way.
     """
     highest = [column.bit_length() - 1 for column in columns]
-    lowest = [(column & -column).bit_length() - 1 for column in columns]
-    for heads in (highest, lowest):
-        if len({*heads}) == len(heads) and min(heads, default=0) >= 0:
-            return heads
+    if len({*highest}) == len(highest) and min(highest, default=0) >= 0:
+        return highest
     owner: dict[int, int] = {}
 
     def place(k: int, tried: set[int]) -> bool:
@@ -319,18 +317,17 @@ def _heads(columns: list[int]) -> list[int]:
     return [next(bit for bit, k in owner.items() if k == wanted) for wanted in range(len(columns))]
 
 
-def _digits(weights: Columns) -> list[list[tuple[int, int]]]:
-    """Return the digits of dims whose index bits have these strides, neighbours fused."""
-    made = []
+def _digits(weights: Columns) -> Iterator[list[tuple[int, int]]]:
+    """Yield the digits of dims whose index bits have these strides, neighbours fused."""
     for strides in weights:
         digits: list[tuple[int, int]] = []
         for stride in strides:
-            if digits and stride == digits[0][0] * digits[0][1]:
-                digits[0] = 2 * digits[0][0], digits[0][1]
+            extent, inner = digits[0] if digits else (0, 0)
+            if stride == extent * inner:
+                digits[0] = 2 * extent, inner
             else:
                 digits.insert(0, (2, stride))
-        made.append(digits or [(1, 1)])
-    return made
+        yield digits or [(1, 1)]
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
