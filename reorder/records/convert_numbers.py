@@ -11,7 +11,6 @@ differ by a rounding if the caller allows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property, partial
 from math import gcd
 from typing import Any, NoReturn
@@ -70,83 +69,70 @@ def convert_numbers(
             bits = load_bits(record.tensors[field.tensor], field, threads)
             store_bits(out.tensors[field.tensor], field, bits, threads)
         return
-    delta = write_numbers(record, out, perm, errors)
-    _write_codes(record, out, delta, perm, threads)
-
-
-class _Grouped(NamedTuple):
-    """Values over the dims of the target, one for each group of adjacent elements."""
-
-    values: NDArray[Any]
-    groups: tuple[int, ...]
-    dims: tuple[int, ...]
-    # for a factor: whether the product is divided by it
-    divides: bool = False
-
-    def of(self, function: Callable[..., NDArray[Any]], *others: _Grouped) -> _Grouped:
-        """Apply a function, over the largest groups that divide those of all operands."""
-        operands = (self, *others)
-        groups = tuple(map(gcd, *(each.groups for each in operands))) if others else self.groups
-        values = [each.over(groups, "values") for each in operands]
-        return _Grouped(function(*values), groups, self.dims)
-
-    def times(self, factors: list[_Grouped]) -> _Grouped:
-        """Return the product with each of the factors, or the quotient, one after the other."""
-        product = self
-        for each in factors:
-            product = product.of(np.divide if each.divides else np.multiply, each)
-        return product
-
-    def over(self, new: tuple[int, ...], what: str) -> NDArray[Any]:
-        """Return the values for groups of other sizes."""
-        values = self.values
-        for dim, groups in enumerate(zip(self.groups, new, strict=True)):
-            # a group may be larger than its dim
-            one, other = (min(group, self.dims[dim]) for group in groups)
-            common = gcd(one, other)
-            values = _repeated(values, dim, one // common, -(-self.dims[dim] // common))
-            if other > common:
-                count = other // common
-                kept = values[(slice(None),) * dim + (slice(None, None, count),)]
-                again = _repeated(kept, dim, count, values.shape[dim])
-                if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
-                    raise MemdescError(
-                        f"{what} differ within {other} adjacent elements along dim {dim}, which "
-                        f"share one in the target; groups of the source have {one}"
-                    )
-                values = kept
-        return values
-
-
-def _repeated(values: NDArray[Any], dim: int, count: int, size: int) -> NDArray[Any]:
-    """Repeat each value along a dim, which then has a size."""
-    if count > 1:
-        values = values.repeat(count, dim)
-    return values[(slice(None),) * dim + (slice(size),)]
+    write_numbers(record, out, perm, errors).write_codes(threads)
 
 
 def write_numbers(
     record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
-) -> _Grouped:
-    """Write all numbers but the codes, which are not read; return what must be added to the codes.
+) -> Conversion:
+    """Write all numbers but the codes, which are not read.
 
     Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
     relative error of a product of scales is appended to it.
     """
+    conversion = Conversion(record, out, perm, errors)
     with np.errstate(all="ignore"):
-        return _Conversion(record, out, perm, errors).write()
+        conversion.write()
+    return conversion
 
 
-class _Conversion:
-    """Writes the scales, zero points and offsets of one record as those of another."""
+class _Factor(NamedTuple):
+    """A factor of a product: a value for each group."""
+
+    values: NDArray[Any]
+    # whether the product is divided by it
+    divides: bool = False
+
+
+def _product(factors: list[_Factor]) -> NDArray[Any]:
+    """Return the product of factors, from the left."""
+    product = factors[0].values
+    for values, divides in factors[1:]:
+        product = product / values if divides else product * values
+    return product
+
+
+class Conversion:
+    """Writes the numbers of one record as those of another.
+
+    All values are arrays over the dims of the target, in groups that divide those of all numbers.
+    """
 
     def __init__(
         self, record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
     ) -> None:
         self.record, self.out, self.perm, self.errors = record, out, perm, errors
         self.source, self.target = record.desc.rule, out.desc.rule
+        # the dim of the source for each one of the target
+        self.order = np.argsort(perm)
+        # what must be added to the codes
+        self.delta: Any = np.int64(0)
+        old = [self._groups(number) for number in self.source.numbers[1:]]
+        new = [out.desc.field_of(number).groups for number in self.target.numbers[1:]]
+        # the smallest ones of the source, for messages
+        self.least = [*map(min, *old, old[0])]
+        # one group of all elements is as good as groups of any size
+        self.groups = tuple(
+            gcd(*(group for group in along if group < size)) or max(size, 1)
+            for size, *along in zip(out.desc.dims, *old, *new, strict=True)
+        )
 
-    def write(self) -> _Grouped:
+    def _groups(self, number: Number) -> tuple[int, ...]:
+        """Return the groups of a number of the source, over the dims of the target."""
+        groups = self.record.desc.field_of(number).groups
+        return tuple(groups[dim] for dim in self.order)
+
+    def write(self) -> None:
         """Write the numbers. Codes are of at most a byte, and stand for one number each."""
         descs = self.record.desc, self.out.desc
         for desc in descs:
@@ -157,46 +143,43 @@ class _Conversion:
                 )
         if max(number_bits(desc, desc.rule.code) for desc in descs) > BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
-        are_integers = all(is_integer_number(desc, desc.rule.code) for desc in descs)
-        return self._write_integers() if are_integers else self._write_tables()
+        if all(is_integer_number(desc, desc.rule.code) for desc in descs):
+            self._write_integers()
+        else:
+            self._write_tables()
 
-    def _write_integers(self) -> _Grouped:
-        """Write the scales, zero points and offsets of integer codes; return the codes' change."""
+    def _write_integers(self) -> None:
+        """Write the scales, zero points and offsets of integer codes, which may change."""
         source, target = self.source, self.target
         shift = code_range(self.out.desc, target.code)[0]
         shift -= code_range(self.record.desc, source.code)[0]
         self._check_float_zeros(is_alike=shift == source.code.minus == target.code.minus == 0)
-        zero = self._constant(source.code.minus)
+        zero: Any = np.int64(source.code.minus)
         if source.zero is not None:
-            zero = self._read(source.zero).of(lambda z: z + source.code.minus)
-        factors, added = [*map(self._factor, source.offset)], None
-        if factors:
-            added = factors[0].times(factors[1:]).of(lambda m: np.float32(source.sign) * m)
-        before, delta = (zero, added), self._constant(shift)
+            zero = self._read(source.zero) + source.code.minus
+        factors = [*map(self._factor, source.offset)]
+        added = np.float32(source.sign) * _product(factors) if factors else None
+        before, self.delta = (zero, added), np.int64(shift)
         if added is not None and not target.offset:
-            zero, added = self.scale.of(self._fold, zero, added), None
-        after = self._constant(target.code.minus)
+            zero, added = self._fold(zero, added), None
+        after: Any = np.int64(target.code.minus)
         if target.zero is not None:
-            after = zero.of(lambda z: z + shift)
-            self._put(target.zero, after.of(lambda z: z - target.code.minus), "zero points")
+            after = zero + shift
+            self._put(target.zero, after - target.code.minus, "zero points")
         elif target.offset:
-            rest = zero.of(lambda z: target.code.minus - shift - z)
-            if added is None or rest.values.any():
+            rest = target.code.minus - shift - zero
+            if added is None or rest.any():
                 factors = []
-                added = self.scale.of(
-                    lambda s, n, m: m.astype(np.float32) + s * n.astype(np.float32),
-                    *(rest, added or self._constant(0)),
-                )
+                base = np.float32(0) if added is None else added
+                added = base + self.scale * rest.astype(np.float32)
         else:
-            delta = zero.of(lambda z: target.code.minus - z)
+            self.delta = target.code.minus - zero
         self._write_scales()
         if added is not None:
-            signed = added.of(lambda m: np.float32(target.sign) * m)
             kept = factors if source.sign == target.sign else []
-            self._write_factors(target.offset, kept, signed, "offsets")
+            self._write_factors(target.offset, kept, np.float32(target.sign) * added, "offsets")
         if before[1] is not added or source.kind != target.kind:
-            self._check_formulas(before, delta, (after, added))
-        return delta
+            self._check_formulas(before, (after, added))
 
     def _check_float_zeros(self, *, is_alike: bool) -> None:
         """Refuse zero points that are floats unless both formats subtract them alike."""
@@ -214,7 +197,7 @@ class _Conversion:
         if not new:
             self._refuse("zero points that are floats are not integers")
 
-    def _write_tables(self) -> _Grouped:
+    def _write_tables(self) -> None:
         """Write the scales of codes whose values are in a table; the codes do not change."""
         source, target = self.source, self.target
         excluded = (source.zero, target.zero, *source.offset, *target.offset)
@@ -226,102 +209,103 @@ class _Conversion:
             self._refuse("their codes stand for different numbers")
         if source.kind != target.kind:
             self._refuse(f"one is computed in {source.kind}, the other in {target.kind}")
-
-        def scaled(values: NDArray[Any]) -> NDArray[Any]:
-            return values.astype(np.float64) * ratio
-
-        first, *others = self.factors
-        first = first.of(lambda s: scaled(s).astype(np.float32))
-        product = first.times(others)
+        first = _Factor((self.factors[0].values.astype(np.float64) * ratio).astype(np.float32))
+        factors = [first, *self.factors[1:]]
+        product = _product(factors)
         # exact in f64, so products with the values of either table are rounded alike
-        if not np.array_equal(product.values, scaled(self.scale.values), equal_nan=True):
+        if not np.array_equal(product, self.scale.astype(np.float64) * ratio, equal_nan=True):
             self._refuse(f"scales times {ratio} are not f32")
-        self._write_factors(target.scale, [first, *others], product, "scales")
-        return self._constant(0)
+        self._write_factors(target.scale, factors, product, "scales")
 
     @cached_property
-    def factors(self) -> list[_Grouped]:
+    def factors(self) -> list[_Factor]:
         """The factors of the scale; they are not read if it is enough to move their bits."""
         return [*map(self._factor, self.source.scale)]
 
     @cached_property
-    def scale(self) -> _Grouped:
+    def scale(self) -> NDArray[Any]:
         """The product of the factors."""
-        return self.factors[0].times(self.factors[1:])
+        return _product(self.factors)
 
-    def _factor(self, number: Number) -> _Grouped:
-        found = self._read(number).of(lambda s: s.astype(np.float32))
-        return found._replace(divides=number.divides)
+    def _factor(self, number: Number) -> _Factor:
+        return _Factor(self._read(number).astype(np.float32), number.divides)
 
-    def _read(self, number: Number) -> _Grouped:
-        """Return the values of a number of the source over the dims of the target."""
-        desc, order = self.record.desc, np.argsort(self.perm)
-        values = number_values(self.record.tensors, desc, number, load_bits)
-        groups = desc.field_of(number).groups
-        found = tuple(groups[dim] for dim in order)
-        return _Grouped(values.transpose(order), found, self.out.desc.dims)
+    def _read(self, number: Number) -> NDArray[Any]:
+        """Return the values of a number of the source."""
+        values = number_values(self.record.tensors, self.record.desc, number, load_bits)
+        repeats = self._repeats(self._groups(number))
+        return expand(values.transpose(self.order), repeats, self._repeats(self.out.desc.dims))
 
-    def _constant(self, value: Any) -> _Grouped:
-        dims = self.out.desc.dims
-        return _Grouped(np.full((1,) * len(dims), value), dims, dims)
+    def _repeats(self, groups: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many values there are in groups, which may be larger than their dims."""
+        sides = zip(self.out.desc.dims, groups, self.groups, strict=True)
+        return tuple(-(-min(size, group) // own) for size, group, own in sides)
 
-    def _fold(self, s: NDArray[Any], z: NDArray[Any], m: NDArray[Any]) -> NDArray[Any]:
-        """Return the zero point for which `s * (code - zero)` includes the offset."""
-        steps = np.rint(np.divide(m, s, out=np.zeros_like(m), where=s != 0))
-        is_whole = (steps * s == m) & (abs(steps) < _MAX_STEPS)
-        if not is_whole.all():
-            at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
-            self._refuse(
-                f"it has no offset, and the offset of group {at}, {m[at]}, is not a multiple of "
-                f"the scale {s[at]}, up to {_MAX_STEPS} times"
-            )
-        folded: NDArray[Any] = z - steps.astype(z.dtype)
-        return folded
-
-    def _put(self, number: Number, each: _Grouped, what: str) -> None:
+    def _put(self, number: Number, values: Any, what: str) -> None:
         """Write a number of the target."""
-        groups = self.out.desc.field_of(number).groups
-        write_number(self.out, number, each.over(groups, what), what)
+        dims, groups = self.out.desc.dims, self.out.desc.field_of(number).groups
+        values = np.broadcast_to(values, self._repeats(dims))
+        for dim, count in enumerate(self._repeats(groups)):
+            if count > 1:
+                kept = values[(slice(None),) * dim + (slice(None, None, count),)]
+                again = expand(kept.repeat(count, dim), (1,) * len(dims), values.shape)
+                if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
+                    raise MemdescError(
+                        f"{what} differ within {min(groups[dim], dims[dim])} adjacent elements "
+                        f"along dim {dim}, which share one in the target; groups of the source "
+                        f"have {self.least[dim]}"
+                    )
+                values = kept
+        write_number(self.out, number, values, what)
+
+    def _fold(self, zero: Any, added: NDArray[Any]) -> NDArray[Any]:
+        """Return the zero point for which `scale * (code - zero)` includes the offset."""
+        scale = self.scale
+        steps = np.rint(np.divide(added, scale, out=np.zeros_like(added), where=scale != 0))
+        is_whole = (steps * scale == added) & (abs(steps) < _MAX_STEPS)
+        if not is_whole.all():
+            at = tuple(np.argwhere(~is_whole)[0].tolist())
+            sides = zip(at, self.groups, self.least, strict=True)
+            group = tuple(place * own // least for place, own, least in sides)
+            self._refuse(
+                f"it has no offset, and the offset of group {group}, {added[at]}, is not a "
+                f"multiple of the scale {scale[at]}, up to {_MAX_STEPS} times"
+            )
+        folded: NDArray[Any] = zero - steps.astype(zero.dtype)
+        return folded
 
     def _write_scales(self) -> None:
         """Move the bits of scales if their types and groups are equal; else write their values."""
-        pairs = [*zip(self.source.scale, self.target.scale, strict=False)]
-        is_paired = len(self.source.scale) == len(self.target.scale)
-        if not is_paired or not all(
-            move_number(self.record, self.out, pair, self.perm) for pair in pairs
+        old, new = self.source.scale, self.target.scale
+        if len(old) != len(new) or not all(
+            move_number(self.record, self.out, pair, self.order)
+            for pair in zip(old, new, strict=True)
         ):
-            self._write_factors(self.target.scale, self.factors, self.scale, "scales")
+            self._write_factors(new, self.factors, self.scale, "scales")
 
     def _write_factors(
-        self, numbers: tuple[Number, ...], factors: list[_Grouped], product: _Grouped, what: str
+        self, numbers: tuple[Number, ...], factors: list[_Factor], product: Any, what: str
     ) -> None:
         """Write factors one by one if the target has as many; otherwise their product and ones."""
         if len(factors) != len(numbers):
-            one = self._constant(np.float32(1))
-            factors = [product, *[one] * (len(numbers) - 1)]
-        turned = [
-            (number, each)
-            for number, each in zip(numbers, factors, strict=True)
-            if number.divides != each.divides
-        ]
-        if turned and any((each.values == 0).any() for each in factors):
-            self._refuse(f"a factor of {what} is 0, which has no reciprocal")
+            one = np.ones(self._repeats(self.out.desc.dims), np.float32)
+            factors = [_Factor(product), *[_Factor(one)] * (len(numbers) - 1)]
         made = [
-            each
-            if number.divides == each.divides
-            else each.of(lambda s: np.float32(1) / s)._replace(divides=number.divides)
-            for number, each in zip(numbers, factors, strict=True)
+            _Factor(np.float32(1) / values if number.divides != divides else values, number.divides)
+            for number, (values, divides) in zip(numbers, factors, strict=True)
         ]
-        if turned:
-            self._check_reciprocals(made[0].times(made[1:]), product, what)
+        if [each.divides for each in made] != [each.divides for each in factors]:
+            if any((each.values == 0).any() for each in factors):
+                self._refuse(f"a factor of {what} is 0, which has no reciprocal")
+            self._check_reciprocals(_product(made), product, what)
         for number, each in zip(numbers, made, strict=True):
-            self._put(number, each, what)
+            self._put(number, each.values, what)
 
-    def _check_reciprocals(self, made: _Grouped, wanted: _Grouped, what: str) -> None:
+    def _check_reciprocals(self, made: NDArray[Any], wanted: NDArray[Any], what: str) -> None:
         """Refuse reciprocals that change a product, unless the caller passed `errors`."""
-        wide = made.values.astype(np.float64), wanted.values.astype(np.float64)
-        is_changed = (wide[0] != wide[1]) & ~(np.isnan(wide[0]) & np.isnan(wide[1]))
-        error = float(np.max(abs(wide[0] - wide[1]) / abs(wide[1]), initial=0, where=is_changed))
+        made, wanted = made.astype(np.float64), wanted.astype(np.float64)
+        is_changed = (made != wanted) & ~(np.isnan(made) & np.isnan(wanted))
+        error = float(np.max(abs(made - wanted) / abs(wanted), initial=0, where=is_changed))
         is_rounding = error <= _MAX_ERROR
         if self.errors is not None and is_rounding:
             self.errors.append(error)
@@ -335,38 +319,59 @@ class _Conversion:
                 f"{is_changed.size} {what} change {part}{hint}"
             )
 
-    def _check_formulas(
-        self,
-        old: tuple[_Grouped, _Grouped | None],
-        delta: _Grouped,
-        new: tuple[_Grouped, _Grouped | None],
-    ) -> None:
-        """Compare two formulas, each with a zero point and an offset, for all codes and groups."""
+    def _check_formulas(self, *formulas: tuple[Any, Any]) -> None:
+        """Compare the formulas, each with a zero point and an offset, for all codes and groups."""
         first, last = code_range(self.record.desc, self.source.code)
-
-        def differ(*parts: NDArray[Any]) -> NDArray[np.bool_]:
-            s, z, m, d, new_z, new_m = parts
-            found = np.zeros(s.shape, np.bool_)
-            for code in range(first, last + 1):
-                before = _computed(self.source, s, code - z, m.astype(np.float32))
-                after = _computed(self.target, s, code + d - new_z, new_m.astype(np.float32))
-                found |= (before != after) & ~(np.isnan(before) & np.isnan(after))
-            return found
-
-        none = self._constant(0)
-        operands = (old[0], old[1] or none, delta, new[0], new[1] or none)
-        if self.scale.of(differ, *operands).values.any():
-            self._refuse("rounding differs between their formulas")
+        for code in range(first, last + 1):
+            before, after = (
+                _computed(rule, self.scale, own - zero, 0 if added is None else added)
+                for rule, own, (zero, added) in zip(
+                    (self.source, self.target), (code, code + self.delta), formulas, strict=True
+                )
+            )
+            if ((before != after) & ~(np.isnan(before) & np.isnan(after))).any():
+                self._refuse("rounding differs between their formulas")
 
     def _refuse(self, why: str) -> NoReturn:
         raise MemdescError(f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}")
 
+    def write_codes(self, threads: int | None) -> None:
+        """Write the codes with what is added to them; refuse what does not fit."""
+        record, out, delta = self.record, self.out, self.delta
+        source, target = self.source.code, self.target.code
+        is_changed, is_single = delta.any(), len(source.parts) == len(target.parts) == 1
+        old, new = record.desc.field_of(source), out.desc.field_of(target)
+        if is_single and not is_changed and bits_kind(old) == bits_kind(new):
+            src = bits_memory(record.tensors[old.tensor], old)
+            dst = bits_memory(out.tensors[new.tensor], new)
+            if src is not None and dst is not None:
+                moved = Memory.attached(src.desc.permute_axes(self.perm), src.data)
+                reorder(moved, out=dst, threads=threads)
+                return
+        read = partial(load_bits, threads=threads)
+        codes = integers_of(record.tensors, record.desc, source, read, np.int16)
+        codes = codes.transpose(self.order)
+        if is_changed:
+            # a larger change than codes of a byte can have is refused below, with its numbers
+            kind = np.int16 if abs(delta).max() < 1 << 14 else np.int64
+            delta = np.broadcast_to(delta.astype(kind), self._repeats(out.desc.dims))
+            codes = codes + expand(delta, self.groups, out.desc.dims)
+        low, high = code_range(out.desc, target)
+        outside = (codes < low) | (codes > high)
+        if outside.any():
+            at = tuple(int(i) for i in np.argwhere(outside)[0])
+            raise MemdescError(
+                f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but "
+                f"the code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+                f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
+            )
+        store_integers(out, target, codes, threads)
 
-def _computed(
-    rule: Rule, scale: NDArray[Any], codes: NDArray[Any], added: NDArray[Any]
-) -> NDArray[Any]:
+
+def _computed(rule: Rule, scale: NDArray[Any], codes: Any, added: Any) -> NDArray[Any]:
     """Return `scale * codes + added` as a rule computes it."""
-    return rounded(rounded(codes.astype(np.float32) * scale, rule.kind) + added, rule.kind)
+    product = rounded(codes.astype(np.float32) * scale, rule.kind)
+    return rounded(product + added, rule.kind)
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
@@ -388,36 +393,3 @@ def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
     if kind in BIT_PLANES or len(number.parts) > 1:
         return codes.astype(np.float32) - number.minus
     return decode(codes, data_type(kind), "f32") - np.float32(number.minus)
-
-
-def _write_codes(
-    record: Record, out: Record, delta: _Grouped, perm: tuple[int, ...], threads: int | None
-) -> None:
-    """Write the codes of a record, plus `delta`, as those of `out`; refuse what does not fit."""
-    source, target = record.desc.rule.code, out.desc.rule.code
-    is_changed, is_single = delta.values.any(), len(source.parts) == len(target.parts) == 1
-    old, new = record.desc.field_of(source), out.desc.field_of(target)
-    if is_single and not is_changed and bits_kind(old) == bits_kind(new):
-        src = bits_memory(record.tensors[old.tensor], old)
-        dst = bits_memory(out.tensors[new.tensor], new)
-        if src is not None and dst is not None:
-            moved = Memory.attached(src.desc.permute_axes(perm), src.data)
-            reorder(moved, out=dst, threads=threads)
-            return
-    read = partial(load_bits, threads=threads)
-    codes = integers_of(record.tensors, record.desc, source, read, np.int16)
-    codes = codes.transpose(np.argsort(perm))
-    if is_changed:
-        # a larger change than codes of a byte can have is refused below, with its numbers
-        kind = np.int16 if abs(delta.values).max() < 1 << 14 else np.int64
-        codes = codes + expand(delta.values.astype(kind), delta.groups, out.desc.dims)
-    low, high = code_range(out.desc, target)
-    outside = (codes < low) | (codes > high)
-    if outside.any():
-        at = tuple(int(i) for i in np.argwhere(outside)[0])
-        raise MemdescError(
-            f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
-            f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
-            f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
-        )
-    store_integers(out, target, codes, threads)

@@ -100,14 +100,13 @@ def store_bits(
     reorder(bits.astype(wide, copy=False), out=held, threads=threads)
 
 
-def move_number(record: Record, out: Record, pair: tuple[Number, Number], perm: Any) -> bool:
+def move_number(record: Record, out: Record, pair: tuple[Number, Number], order: Any) -> bool:
     """Move the bits of a number into another record; return False if that is not enough."""
     one, other = pair
     # everything but `parts` must be equal
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in pair):
         return False
     old, new = record.desc.field_of(one), out.desc.field_of(other)
-    order = np.argsort(perm)
     if old.kind != new.kind or tuple(old.groups[dim] for dim in order) != new.groups:
         return False
     bits = load_bits(record.tensors[old.tensor], old)
