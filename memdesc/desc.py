@@ -787,7 +787,7 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
     # asked first, as the error of an unknown name takes long to suggest similar ones
     if not is_name(name, len(dims), dtype.bits):
-        from memdesc.exchange.table import is_notation, parse_buffer  # only other notations need it
+        from memdesc.exchange import is_notation, parse_buffer  # only other notations need it
 
         if is_notation(name):
             return parse_buffer(name, dims, dtype)
@@ -815,7 +815,7 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
     if not desc.layout.xor:
         return names_of(desc.layout, desc.dtype.bits, desc.letters)
-    from memdesc.exchange.table import swizzle_names  # no vocabulary has swizzles
+    from memdesc.exchange import swizzle_names  # no vocabulary has swizzles
 
     return swizzle_names(desc)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
 from memdesc.errors import counted
-from memdesc.exchange import SYSTEMS, written
-from memdesc.exchange.table import no_system
+from memdesc.exchange import SYSTEMS, no_system, written
 from memdesc.names import Name, images, known_images, resolve
 from memdesc.names.similar import meanings
 from memdesc.record import known_records

@@ -6,7 +6,7 @@ from memdesc.lazy import lazy, public
 from reorder.forks import importing
 
 if TYPE_CHECKING:
-    from reorder.records.gguf import dequantize_gguf
+    from reorder.records.decode import dequantize_gguf
     from reorder.records.record import Record
     from reorder.records.repacking import repack
 
@@ -23,7 +23,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Record": "reorder.records.record",
-            "dequantize_gguf": "reorder.records.gguf",
+            "dequantize_gguf": "reorder.records.decode",
             "repack": "reorder.records.repacking",
         },
         importing=importing,

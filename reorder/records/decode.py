@@ -1,4 +1,4 @@
-"""Decode records.
+"""Decode records, and arrays of GGUF bytes.
 
 Compiled code writes row-major memory. A reorder moves chunks between that and any other
 layout; the chunks are small enough to stay in the cache.
@@ -6,26 +6,36 @@ layout; the chunks are small enough to stay in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
-from memdesc.record import BIT_PLANES, RecordDesc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import counted, short_repr
+from memdesc.record import BIT_PLANES, RecordDesc, record_desc
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
 from memdesc.tags import FormatTag
 from reorder.api import reorder
 from reorder.forks import importing
 from reorder.memory.allocation import uninitialized_bytes
 from reorder.memory.buffers import address_of
+from reorder.memory.dlpack import from_dlpack, is_exporter
+from reorder.memory.inputs import as_output
 from reorder.memory.memory import Memory
 from reorder.records.numbers import dequantize_reference
 from reorder.records.record import Record, read_field
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
+from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
     from reorder.cpu.decoding.pattern import PlacedPattern
@@ -38,6 +48,11 @@ _CHUNK = 4 << 20
 _MAX_SHIFT = 16
 # Types that hold the elements of packed types one by one.
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
+# GGUF types that are floats rather than blocks of codes
+_PLAIN = ("f32", "f16", "bf16")
+_FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
+# The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
+_MAX_BLOCKS = 1024
 
 
 def dequantize_record(
@@ -144,3 +159,186 @@ def _plain(record: Record, threads: int | None) -> Record:
         held = Memory.attached(field.desc, data)
         tensors[field.name] = reorder(held, desc, threads=threads).data
     return Record(RecordDesc(record.desc.dims, tuple(fields), record.desc.rule), tensors)
+
+
+def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | None = None) -> Any:
+    """Decode an array of GGUF bytes into floats, as `gguf.dequantize` does.
+
+    *Law*: the result equals that of `gguf.dequantize`, bit for bit, except that a NaN may be
+    another NaN.
+
+    Parameters
+    ----------
+    data : ndarray or torch tensor of uint8
+        Rows of bytes: the last dim has whole blocks. For F32, F16 and BF16 the floats themselves
+        are accepted too.
+    qtype : gguf.GGMLQuantizationType, int or str
+        A type, its number in a file, or its name: any type that the package gguf 0.19 decodes.
+    out : ndarray or torch tensor, optional
+        Where to write: of the result's shape, with any float type and strides.
+    threads : int, optional
+        As for `reorder`.
+
+    Returns
+    -------
+    ndarray or torch tensor
+        `out`, or a new f32 array or tensor, like `data`; each block of bytes along the last dim
+        becomes its elements. F32 without `out` is a view of `data`, as in gguf.
+
+    Raises
+    ------
+    MemdescError
+        If the type is unknown, the bytes are not whole blocks, or `out` does not fit.
+
+    Examples
+    --------
+    >>> block = np.arange(18, dtype=np.uint8)
+    >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
+    >>> reorder.records.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()
+    [[-3.0, -2.5, -2.0, -1.5], [-3.0, -2.5, -2.0, -1.5]]
+    """
+    kind = _type_of(qtype)
+    rows = _rows(data, kind)
+    dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
+    if out is None and kind.name == "f32":
+        return _viewed(data, rows)
+    made = (
+        uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
+        if out is None
+        else _output(out, dims, rows)
+    )
+    if 0 not in dims:
+        _decode(rows, kind, made, threads)
+    if out is not None:
+        return out
+    torch = _torch(data)
+    return made if torch is None else torch.from_numpy(made)
+
+
+def _decode(
+    rows: NDArray[np.uint8], kind: GgufType, out: NDArray[Any], threads: int | None
+) -> None:
+    """Decode rows of bytes, at least one, into an array of the result's dims."""
+    dims, dtype = out.shape, data_type(out.dtype).name
+    threads = current_limit() if threads is None else checked_threads(threads)
+    source = rows.reshape(-1)
+    bare = out.reshape(-1).view(np.uint8) if out.flags.c_contiguous else None
+    if bare is not None and kind.name in GGUF_TYPES and dtype in DIRECT:
+        _decoder(kind.name, dims)({TENSOR: source}, bare, dtype, threads)
+        return
+    dst = as_output(out, None) if bare is None else Memory.attached(row_major(dims, dtype), bare)
+    if kind.name in GGUF_TYPES:
+        decode_into(Record(record_desc(dims, kind.name), rows), dst, threads)
+        return
+    if address_of(source) % kind.nbytes:
+        source = source.copy()
+    reorder(Memory.attached(row_major(dims, kind.name), source), out=dst, threads=threads)
+
+
+@lru_cache(maxsize=64)  # the tensors of a model have few shapes
+def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
+    """Return a function that decodes the blocks of a row-major array into row-major floats."""
+    with importing():  # both load LLVM, which is slow
+        from reorder.cpu.decoding.jobs import decode
+        from reorder.cpu.decoding.pattern import place_pattern
+    placed = place_pattern(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
+    assert placed is not None  # noqa: S101 - a test checks every row of the table
+    return partial(decode, placed)
+
+
+@lru_cache(maxsize=256)
+def _known(name: str) -> GgufType | None:
+    """Return the type with a name, GGUF's or ours."""
+    for each in (name.lower(), f"gguf_{name.lower()}"):
+        if each in GGUF_TYPES or each in _PLAIN:
+            return gguf_type(each)
+    return None
+
+
+def _type_of(qtype: Any) -> GgufType:
+    """Return a type from its name, its number or the enumeration of gguf."""
+    number, name = -1, qtype
+    if not isinstance(qtype, str | bool):
+        with suppress(TypeError):
+            number = index(qtype)
+        name = GGUF_NUMBERS.get(number)
+    found = _known(name) if isinstance(name, str) else None
+    if found is None:
+        names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
+        raise MemdescError(
+            f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
+            f"number or the gguf.GGMLQuantizationType of one of {names}"
+        )
+    return found
+
+
+def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
+    """Return an array, or a tensor of another library as one on the same memory."""
+    refuse_masked(what, value)
+    if isinstance(value, np.ndarray):
+        return value
+    if not is_exporter(value):
+        raise MemdescError(
+            f"{what} must be an ndarray or a torch tensor of {kinds}, not {short_repr(value)}"
+        )
+    return from_dlpack(value, what, write=what == "out")
+
+
+def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
+    """Return the rows of bytes of an array or a tensor."""
+    array = _array("data", data, "uint8")
+    legal = [np.dtype(np.uint8)]
+    if kind.name in _PLAIN:
+        legal.append(DATA_TYPES[kind.name].numpy)
+    if array.dtype not in legal or not array.ndim:
+        what = " or ".join(map(str, legal))
+        raise MemdescError(
+            f"data of {kind} must be rows of {what}, not an array {array.shape} of {array.dtype}"
+        )
+    rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
+    if rows.shape[-1] % kind.nbytes:
+        raise MemdescError(
+            f"{kind} has blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}, which "
+            f"do not divide rows of {rows.shape[-1]} bytes"
+        )
+    return rows
+
+
+def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return the output of a caller as an array."""
+    array = _array("out", out, "floats")
+    if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
+        is_swapped = array.dtype.newbyteorder() in _FLOAT_DTYPES
+        order = " in the byte order of this machine" if is_swapped else ""
+        raise MemdescError(
+            f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
+            f"a float type{order}"
+        )
+    if not array.flags.writeable or np.may_share_memory(array, rows):
+        problem = "overlaps data" if array.flags.writeable else "is read-only"
+        raise MemdescError(f"out {problem}; pass separate, writable memory")
+    return np.asarray(array)
+
+
+def _matrix_dims(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
+    """Return the dims of a matrix of the same blocks in the same order, with few in a row."""
+    count, row = prod(dims) // block, dims[-1] // block
+    row = next((k for k in range(min(row, _MAX_BLOCKS), 1, -1) if row % k == 0), 1)
+    return count // row, row * block
+
+
+def _viewed(data: Any, rows: NDArray[np.uint8]) -> Any:
+    """Return f32 on the memory of `data`, or on a copy if that is not aligned."""
+    torch = _torch(data)
+    is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
+    if not is_aligned or (torch is not None and not rows.flags.writeable):
+        rows = rows.copy()
+    # reshaped, since a dim of size 1 of `data` may have any stride
+    values = rows.reshape(-1).view(np.float32).reshape(*rows.shape[:-1], rows.shape[-1] // 4)
+    return values if torch is None else torch.from_numpy(values)
+
+
+def _torch(data: Any) -> Any:
+    """Return the module torch if the data is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(data, torch.Tensor) else None

@@ -1,21 +1,60 @@
-"""Repack a record: write exactly the same numbers in another format."""
+"""Repack a record: write exactly the same numbers in another format.
+
+Codes keep their order: a target with zero points gets the codes as they are, counted from its
+lowest code; one without gets the codes minus the zero point of the source. An offset that one
+format adds to `scale * code` becomes a zero point of the other if it is a multiple of the scale,
+and vice versa. The factors of a scale are copied one by one if both formats have the same number of
+them; otherwise their product is written. A factor that one format multiplies by and the other
+divides by becomes its reciprocal, which f32 usually has to round: such numbers are refused, or
+differ by a rounding if the caller allows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property, partial
+from math import gcd
+from typing import Any, NoReturn
 
-from memdesc import MemdescError
+import numpy as np
+from numpy.typing import NDArray
+
+from memdesc import MemdescError, data_type
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import short_repr
-from memdesc.record import RecordDesc, record_desc
+from memdesc.record import BIT_PLANES, Number, RecordDesc, Rule, record_desc
 from memdesc.record.names import read_name
-from reorder.records.convert_numbers import convert_numbers
+from memdesc.tuples import NamedTuple
+from reorder.api import reorder
+from reorder.memory.memory import Memory
+from reorder.records.numbers import (
+    bits_kind,
+    bits_memory,
+    code_range,
+    expand,
+    integers_of,
+    is_integer_number,
+    load_bits,
+    move_number,
+    number_bits,
+    number_values,
+    rounded,
+    store_bits,
+    store_integers,
+    way_out,
+    write_number,
+)
 from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
+from reorder.values.convert import decode
 from reorder.values.formats import FLOATS
 
 # formats whose zero points usually are all the middle code: by default, a target gets none
 _MOSTLY_SYMMETRIC = ("gptq",)
+# the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
+_MAX_ERROR = 2.0**-23
+# no known format holds a zero point that is as large
+_MAX_STEPS = 1 << 20
 
 
 def repack(
@@ -128,3 +167,348 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
     if isinstance(legal.get("zeros"), bool):
         found["zeros"] = not source.rule.is_symmetric and source.name not in _MOSTLY_SYMMETRIC
     return {key: value for key, value in found.items() if key in legal}
+
+
+def is_rounded(source: RecordDesc, target: RecordDesc) -> bool:
+    """Whether a factor of one format is a reciprocal in the other, which f32 usually rounds."""
+    old, new = ([number.divides for number in desc.rule.scale] for desc in (source, target))
+    return len(old) == len(new) and old != new
+
+
+def convert_numbers(
+    record: Record,
+    out: Record,
+    perm: tuple[int, ...],
+    threads: int | None,
+    errors: list[float] | None,
+) -> None:
+    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`."""
+    if record.desc == out.desc and perm == tuple(range(len(perm))):
+        for field in record.desc.fields:
+            bits = load_bits(record.tensors[field.tensor], field, threads)
+            store_bits(out.tensors[field.tensor], field, bits, threads)
+        return
+    write_numbers(record, out, perm, errors).write_codes(threads)
+
+
+def write_numbers(
+    record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
+) -> Conversion:
+    """Write all numbers but the codes, which are not read.
+
+    Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
+    relative error of a product of scales is appended to it.
+    """
+    conversion = Conversion(record, out, perm, errors)
+    with np.errstate(all="ignore"):
+        conversion.write()
+    return conversion
+
+
+class _Factor(NamedTuple):
+    """A factor of a product: a value for each group."""
+
+    values: NDArray[Any]
+    # whether the product is divided by it
+    divides: bool = False
+
+
+def _product(factors: list[_Factor]) -> NDArray[Any]:
+    """Return the product of factors, from the left."""
+    product = factors[0].values
+    for values, divides in factors[1:]:
+        product = product / values if divides else product * values
+    return product
+
+
+class Conversion:
+    """Writes the numbers of one record as those of another.
+
+    All values are arrays over the dims of the target, in groups that divide those of all numbers.
+    """
+
+    def __init__(
+        self, record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
+    ) -> None:
+        self.record, self.out, self.perm, self.errors = record, out, perm, errors
+        self.source, self.target = record.desc.rule, out.desc.rule
+        # the dim of the source for each one of the target
+        self.order = np.argsort(perm)
+        # what must be added to the codes
+        self.delta: Any = np.int64(0)
+        old = [self._groups(number) for number in self.source.numbers[1:]]
+        new = [out.desc.field_of(number).groups for number in self.target.numbers[1:]]
+        # the smallest ones of the source, for messages
+        self.least = [*map(min, *old, old[0])]
+        # one group of all elements is as good as groups of any size
+        self.groups = tuple(
+            gcd(*(group for group in along if group < size)) or max(size, 1)
+            for size, *along in zip(out.desc.dims, *old, *new, strict=True)
+        )
+
+    def _groups(self, number: Number) -> tuple[int, ...]:
+        """Return the groups of a number of the source, over the dims of the target."""
+        groups = self.record.desc.field_of(number).groups
+        return tuple(groups[dim] for dim in self.order)
+
+    def write(self) -> None:
+        """Write the numbers. Codes are of at most a byte, and stand for one number each."""
+        descs = self.record.desc, self.out.desc
+        for desc in descs:
+            if any(number.codebook or number.kind for number in desc.rule.numbers):
+                self._refuse(
+                    f"the numbers of {desc.name or 'a codebook'} are not codes of a scale; "
+                    "dequantize() decodes them"
+                )
+        if max(number_bits(desc, desc.rule.code) for desc in descs) > BYTE_BITS:
+            self._refuse("codes of more than 8 bits are not repacked")
+        if all(is_integer_number(desc, desc.rule.code) for desc in descs):
+            self._write_integers()
+        else:
+            self._write_tables()
+
+    def _write_integers(self) -> None:
+        """Write the scales, zero points and offsets of integer codes, which may change."""
+        source, target = self.source, self.target
+        shift = code_range(self.out.desc, target.code)[0]
+        shift -= code_range(self.record.desc, source.code)[0]
+        self._check_float_zeros(is_alike=shift == source.code.minus == target.code.minus == 0)
+        zero: Any = np.int64(source.code.minus)
+        if source.zero is not None:
+            zero = self._read(source.zero) + source.code.minus
+        factors = [*map(self._factor, source.offset)]
+        added = np.float32(source.sign) * _product(factors) if factors else None
+        before, self.delta = (zero, added), np.int64(shift)
+        if added is not None and not target.offset:
+            zero, added = self._fold(zero, added), None
+        after: Any = np.int64(target.code.minus)
+        if target.zero is not None:
+            after = zero + shift
+            self._put(target.zero, after - target.code.minus, "zero points")
+        elif target.offset:
+            rest = target.code.minus - shift - zero
+            if added is None or rest.any():
+                factors = []
+                base = np.float32(0) if added is None else added
+                added = base + self.scale * rest.astype(np.float32)
+        else:
+            self.delta = target.code.minus - zero
+        self._write_scales()
+        if added is not None:
+            kept = factors if source.sign == target.sign else []
+            self._write_factors(target.offset, kept, np.float32(target.sign) * added, "offsets")
+        if before[1] is not added or source.kind != target.kind:
+            self._check_formulas(before, (after, added))
+
+    def _check_float_zeros(self, *, is_alike: bool) -> None:
+        """Refuse zero points that are floats unless both formats subtract them alike."""
+        source, target = self.source, self.target
+        old, new = (
+            desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
+            for desc in (self.record.desc, self.out.desc)
+        )
+        if not old and not new:
+            return
+        if source.zero is None or target.zero is None or source.offset or target.offset:
+            self._refuse("one has zero points that are floats, and the other has none")
+        if source.kind != target.kind or not is_alike:
+            self._refuse("zero points that are floats are subtracted with different rounding")
+        if not new:
+            self._refuse("zero points that are floats are not integers")
+
+    def _write_tables(self) -> None:
+        """Write the scales of codes whose values are in a table; the codes do not change."""
+        source, target = self.source, self.target
+        excluded = (source.zero, target.zero, *source.offset, *target.offset)
+        old, new = (_code_values(r.desc) for r in (self.record, self.out))
+        if any(number is not None for number in excluded) or len(old) != len(new):
+            self._refuse("codes that are looked up need tables of equal length, and no offsets")
+        ratio = _ratio(old, new)
+        if ratio is None:
+            self._refuse("their codes stand for different numbers")
+        if source.kind != target.kind:
+            self._refuse(f"one is computed in {source.kind}, the other in {target.kind}")
+        first = _Factor((self.factors[0].values.astype(np.float64) * ratio).astype(np.float32))
+        factors = [first, *self.factors[1:]]
+        product = _product(factors)
+        # exact in f64, so products with the values of either table are rounded alike
+        if not np.array_equal(product, self.scale.astype(np.float64) * ratio, equal_nan=True):
+            self._refuse(f"scales times {ratio} are not f32")
+        self._write_factors(target.scale, factors, product, "scales")
+
+    @cached_property
+    def factors(self) -> list[_Factor]:
+        """The factors of the scale; they are not read if it is enough to move their bits."""
+        return [*map(self._factor, self.source.scale)]
+
+    @cached_property
+    def scale(self) -> NDArray[Any]:
+        """The product of the factors."""
+        return _product(self.factors)
+
+    def _factor(self, number: Number) -> _Factor:
+        return _Factor(self._read(number).astype(np.float32), number.divides)
+
+    def _read(self, number: Number) -> NDArray[Any]:
+        """Return the values of a number of the source."""
+        values = number_values(self.record.tensors, self.record.desc, number, load_bits)
+        repeats = self._repeats(self._groups(number))
+        return expand(values.transpose(self.order), repeats, self._repeats(self.out.desc.dims))
+
+    def _repeats(self, groups: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many values there are in groups, which may be larger than their dims."""
+        sides = zip(self.out.desc.dims, groups, self.groups, strict=True)
+        return tuple(-(-min(size, group) // own) for size, group, own in sides)
+
+    def _put(self, number: Number, values: Any, what: str) -> None:
+        """Write a number of the target."""
+        dims, groups = self.out.desc.dims, self.out.desc.field_of(number).groups
+        values = np.broadcast_to(values, self._repeats(dims))
+        for dim, count in enumerate(self._repeats(groups)):
+            if count > 1:
+                kept = values[(slice(None),) * dim + (slice(None, None, count),)]
+                again = expand(kept.repeat(count, dim), (1,) * len(dims), values.shape)
+                if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
+                    raise MemdescError(
+                        f"{what} differ within {min(groups[dim], dims[dim])} adjacent elements "
+                        f"along dim {dim}, which share one in the target; groups of the source "
+                        f"have {self.least[dim]}"
+                    )
+                values = kept
+        write_number(self.out, number, values, what)
+
+    def _fold(self, zero: Any, added: NDArray[Any]) -> NDArray[Any]:
+        """Return the zero point for which `scale * (code - zero)` includes the offset."""
+        scale = self.scale
+        steps = np.rint(np.divide(added, scale, out=np.zeros_like(added), where=scale != 0))
+        is_whole = (steps * scale == added) & (abs(steps) < _MAX_STEPS)
+        if not is_whole.all():
+            at = tuple(np.argwhere(~is_whole)[0].tolist())
+            sides = zip(at, self.groups, self.least, strict=True)
+            group = tuple(place * own // least for place, own, least in sides)
+            self._refuse(
+                f"it has no offset, and the offset of group {group}, {added[at]}, is not a "
+                f"multiple of the scale {scale[at]}, up to {_MAX_STEPS} times"
+            )
+        folded: NDArray[Any] = zero - steps.astype(zero.dtype)
+        return folded
+
+    def _write_scales(self) -> None:
+        """Move the bits of scales if their types and groups are equal; else write their values."""
+        old, new = self.source.scale, self.target.scale
+        if len(old) != len(new) or not all(
+            move_number(self.record, self.out, pair, self.order)
+            for pair in zip(old, new, strict=True)
+        ):
+            self._write_factors(new, self.factors, self.scale, "scales")
+
+    def _write_factors(
+        self, numbers: tuple[Number, ...], factors: list[_Factor], product: Any, what: str
+    ) -> None:
+        """Write factors one by one if the target has as many; otherwise their product and ones."""
+        if len(factors) != len(numbers):
+            one = np.ones(self._repeats(self.out.desc.dims), np.float32)
+            factors = [_Factor(product), *[_Factor(one)] * (len(numbers) - 1)]
+        made = [
+            _Factor(np.float32(1) / values if number.divides != divides else values, number.divides)
+            for number, (values, divides) in zip(numbers, factors, strict=True)
+        ]
+        if [each.divides for each in made] != [each.divides for each in factors]:
+            if any((each.values == 0).any() for each in factors):
+                self._refuse(f"a factor of {what} is 0, which has no reciprocal")
+            self._check_reciprocals(_product(made), product, what)
+        for number, each in zip(numbers, made, strict=True):
+            self._put(number, each.values, what)
+
+    def _check_reciprocals(self, made: NDArray[Any], wanted: NDArray[Any], what: str) -> None:
+        """Refuse reciprocals that change a product, unless the caller passed `errors`."""
+        made, wanted = made.astype(np.float64), wanted.astype(np.float64)
+        is_changed = (made != wanted) & ~(np.isnan(made) & np.isnan(wanted))
+        error = float(np.max(abs(made - wanted) / abs(wanted), initial=0, where=is_changed))
+        is_rounding = error <= _MAX_ERROR
+        if self.errors is not None and is_rounding:
+            self.errors.append(error)
+        elif is_changed.any():
+            part = (
+                f"by up to {error:.2g} of their value" if is_rounding else "by more than a rounding"
+            )
+            hint = "; exact=False allows that" if is_rounding else ""
+            self._refuse(
+                f"a factor becomes its reciprocal, and {int(is_changed.sum())} of "
+                f"{is_changed.size} {what} change {part}{hint}"
+            )
+
+    def _check_formulas(self, *formulas: tuple[Any, Any]) -> None:
+        """Compare the formulas, each with a zero point and an offset, for all codes and groups."""
+        first, last = code_range(self.record.desc, self.source.code)
+        for code in range(first, last + 1):
+            before, after = (
+                _computed(rule, self.scale, own - zero, 0 if added is None else added)
+                for rule, own, (zero, added) in zip(
+                    (self.source, self.target), (code, code + self.delta), formulas, strict=True
+                )
+            )
+            if ((before != after) & ~(np.isnan(before) & np.isnan(after))).any():
+                self._refuse("rounding differs between their formulas")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise MemdescError(f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}")
+
+    def write_codes(self, threads: int | None) -> None:
+        """Write the codes with what is added to them; refuse what does not fit."""
+        record, out, delta = self.record, self.out, self.delta
+        source, target = self.source.code, self.target.code
+        is_changed, is_single = delta.any(), len(source.parts) == len(target.parts) == 1
+        old, new = record.desc.field_of(source), out.desc.field_of(target)
+        if is_single and not is_changed and bits_kind(old) == bits_kind(new):
+            src = bits_memory(record.tensors[old.tensor], old)
+            dst = bits_memory(out.tensors[new.tensor], new)
+            if src is not None and dst is not None:
+                moved = Memory.attached(src.desc.permute_axes(self.perm), src.data)
+                reorder(moved, out=dst, threads=threads)
+                return
+        read = partial(load_bits, threads=threads)
+        codes = integers_of(record.tensors, record.desc, source, read, np.int16)
+        codes = codes.transpose(self.order)
+        if is_changed:
+            # a larger change than codes of a byte can have is refused below, with its numbers
+            kind = np.int16 if abs(delta).max() < 1 << 14 else np.int64
+            delta = np.broadcast_to(delta.astype(kind), self._repeats(out.desc.dims))
+            codes = codes + expand(delta, self.groups, out.desc.dims)
+        low, high = code_range(out.desc, target)
+        outside = (codes < low) | (codes > high)
+        if outside.any():
+            at = tuple(int(i) for i in np.argwhere(outside)[0])
+            raise MemdescError(
+                f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but "
+                f"the code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+                f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
+            )
+        store_integers(out, target, codes, threads)
+
+
+def _computed(rule: Rule, scale: NDArray[Any], codes: Any, added: Any) -> NDArray[Any]:
+    """Return `scale * codes + added` as a rule computes it."""
+    product = rounded(codes.astype(np.float32) * scale, rule.kind)
+    return rounded(product + added, rule.kind)
+
+
+def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
+    """Return the f32 factor between two tables, if it is exact for all values; otherwise None."""
+    ratios = (old / new)[np.isfinite(new) & (new != 0)].astype(np.float64)
+    # products of two f32 are exact in f64
+    if len(ratios) and np.array_equal(new.astype(np.float64) * ratios[0], old, equal_nan=True):
+        return float(ratios[0])
+    return None
+
+
+def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
+    """Return the value of each stored code, from 0 on."""
+    number = desc.rule.code
+    codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
+    if number.table:
+        return np.array(number.table, np.float32)[codes]
+    kind = desc.field_of(number).kind
+    if kind in BIT_PLANES or len(number.parts) > 1:
+        return codes.astype(np.float32) - number.minus
+    return decode(codes, data_type(kind), "f32") - np.float32(number.minus)

@@ -37,8 +37,7 @@ from reorder.checkpoints.moves.changes import (
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.weights import tensors_of
-from reorder.records.convert_numbers import is_rounded
-from reorder.records.repacking import target_desc
+from reorder.records.repacking import is_rounded, target_desc
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 

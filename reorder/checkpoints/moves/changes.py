@@ -24,11 +24,10 @@ from reorder.checkpoints.moves.pieces import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
 from reorder.plan.plan import check_pair, plan_reorder
 from reorder.quantized import quantize
-from reorder.records.convert_numbers import convert_numbers, is_rounded
 from reorder.records.decode import decode_into
 from reorder.records.numbers import dequantize_reference
 from reorder.records.record import Record
-from reorder.records.repacking import dim_order
+from reorder.records.repacking import convert_numbers, dim_order, is_rounded
 from reorder.reference import execute_reference
 from reorder.values.attr import GROUPED_DIMS, Attr
 from reorder.values.binding import bind
