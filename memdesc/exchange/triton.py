@@ -229,7 +229,9 @@ class _PaddedSharedLayout(NamedTuple):
             columns = _row_major(dims, self.order or range(len(dims))[::-1])
         if any(column & (column - 1) for column in chain(*columns)):
             raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
-        pairs = [(1 << _lg(every), int(gap)) for every, gap in self.interval_padding_pairs]
+        pairs = [(1 << _lg(every), gap) for every, gap in self.interval_padding_pairs]
+        for gap in (gap for _, gap in pairs if type(gap) is not int or gap < 1):
+            raise ValueError(f"a padding of {short_repr(gap)} must be an integer of 1 or more")
         weights = [
             [column + sum(column // every * gap for every, gap in pairs) for column in own]
             for own in columns

@@ -9,6 +9,7 @@ a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import excerpt
@@ -57,28 +58,21 @@ def _tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
     """
     place = {axis: k for k, axis in enumerate(outer)}
     runs: list[list[Digit]] = []
-    for digit in tag.digits:
-        if digit.extent:
-            if not runs or place[digit.axis] <= place[runs[-1][-1].axis]:
-                runs.append([])
-            runs[-1].append(digit)
-    is_tiled = [tag.block_sizes[axis] > 1 or len(tag.axes[axis]) > 1 for axis in outer]
-    if not any(is_tiled):
-        return []
+    for digit in tag.digits[len(outer) :]:
+        if not runs or place[digit.axis] <= place[runs[-1][-1].axis]:
+            runs.append([])
+        runs[-1].append(digit)
     left = [tag.block_sizes[axis] for axis in outer]
-    first = is_tiled.index(True)
-    tiles = [
-        part
-        for axis, size in zip(outer[first:], left[first:], strict=True)
-        for part in ["*"] * (len(tag.axes[axis]) - 1) + [str(size)]
-    ]
-    tiles_of_all = [tiles]
-    for run in runs[:-1]:
-        first = next(k for k, size in enumerate(left) if size > 1)
+    stars = ["*" * (len(tag.axes[axis]) - 1) for axis in outer]
+    tiles: list[list[str]] = []
+    for run in ([], *runs[:-1]):
+        first = next((k for k, size in enumerate(left) if size > 1 or stars[k]), len(left))
         for digit in run:
             left[place[digit.axis]] //= digit.extent
-        tiles_of_all.append(list(map(str, left[first:])))
-    return tiles_of_all
+        sides = zip(stars[first:], left[first:], strict=True)
+        tiles.append([part for star, size in sides for part in (*star, str(size))])
+        stars = [""] * len(outer)
+    return list(filter(None, tiles))
 
 
 def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
@@ -111,7 +105,7 @@ def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
 
 
 _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)\})?\s*"
-_SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
+_SUFFIX = r"\s*(SC|[DTL#*ESPM])((?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
 # suffix -> why no descriptor can describe a shape with it
 _REFUSED = {
@@ -145,14 +139,13 @@ def _read(given: Given) -> MemoryDesc:
     dtype = type_named(match["type"], XLA_TYPES)
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
-    order_of = list(range(len(dims)))
+    major_to_minor: Sequence[int] = range(len(dims))
     if match["layout"] is not None:
-        minor_to_major = integers_in(order) if order.strip() else ()
-        if sorted(minor_to_major) != order_of:
+        major_to_minor = integers_in(order)[::-1]
+        if sorted(major_to_minor) != [*range(len(dims))]:
             unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
-        order_of = list(reversed(minor_to_major))
-    digits: list[_Physical] = [((dim,), 1, 0) for dim in order_of]
-    suffixes_of = dict(_suffixes(suffixes))
+    digits: list[_Physical] = [((dim,), 1, 0) for dim in major_to_minor]
+    suffixes_of = _suffixes(suffixes)
     for tile in suffixes_of.pop("T", []):
         digits = _tiled(digits, tile.split(","))
     numbers = {kind: _one(suffixes_of.pop(kind)[0]) for kind in "LESM" if kind in suffixes_of}
@@ -182,22 +175,17 @@ def _sizes(part: str) -> tuple[int, ...]:
     return integers_in(part)
 
 
-def _suffixes(part: str) -> list[tuple[str, list[str]]]:
-    """Split what follows the order of dims into suffixes, each with the text in its parentheses."""
-    suffixes: list[tuple[str, list[str]]] = []
-    at = 0
-    part = part.rstrip()
-    while at < len(part):
-        match = re.compile(_SUFFIX).match(part, at)
-        if match is None:
-            unclear(f"expected a suffix, found {excerpt(part[at:])}")
-        groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
-        if len(groups) > 1 and match["kind"] != "T":
-            unclear(f"suffix {match['kind']} has several values")
-        if match["kind"] in dict(suffixes):
-            unclear(f"it has suffix {match['kind']} twice")
-        suffixes.append((match["kind"], groups))
-        at = match.end()
+def _suffixes(part: str) -> dict[str, list[str]]:
+    """Read what follows the order of dims: suffixes, each with the texts in its parentheses."""
+    suffixes: dict[str, list[str]] = {}
+    if rest := re.sub(rf"^(?:{_SUFFIX})*\s*", "", part):
+        unclear(f"expected a suffix, found {excerpt(rest.rstrip())}")
+    for kind, groups in re.findall(_SUFFIX, part):
+        if kind in suffixes:
+            unclear(f"it has suffix {kind} twice")
+        suffixes[kind] = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", groups)
+        if len(suffixes[kind]) > 1 and kind != "T":
+            unclear(f"suffix {kind} has several values")
     return suffixes
 
 

@@ -40,7 +40,7 @@ class _BlockField(NamedTuple):
     # offset of the first element in the block
     first: int
     # extents and strides of the loops over its elements in a block, slowest first
-    digits: tuple[tuple[int, int], ...]
+    digits: list[tuple[int, int]]
     # which of the field's elements for a group each element of the group uses: `Field.index`
     places: tuple[int, ...]
 
@@ -61,15 +61,6 @@ class GgufType(NamedTuple):
         return self.name.removeprefix("gguf_").upper()
 
 
-def _half_e4m3(code: int) -> float:
-    """Return half of an f8_e4m3 without its sign bit; 0x7f is 0."""
-    exponent, mantissa = code >> 3 & 15, code & 7
-    if code == 0x7F:  # noqa: PLR2004 - the code of NaN
-        return 0.0
-    value = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0**-9
-    return value / 2
-
-
 def _codebooks(**rows: tuple[int, int, tuple[int, ...]]) -> dict[str, Codebook]:
     """Read codebooks; each row gives the number of vectors, their size and the distinct numbers."""
     data = np.frombuffer(Path(__file__).with_name("gguf_codebooks.bin").read_bytes(), np.uint8)
@@ -83,13 +74,6 @@ def _codebooks(**rows: tuple[int, int, tuple[int, ...]]) -> dict[str, Codebook]:
     return made
 
 
-def _seven_signs() -> Codebook:
-    """Return the signs of 8 elements, from 7 bits; the number of minus signs is even."""
-    codes = np.arange(128)[:, None] >> np.arange(7) & 1
-    minus = np.hstack([codes, codes.sum(1, keepdims=True) & 1])
-    return Codebook(8, (1 - 2 * minus).astype(np.int8).tobytes(), tuple(range(8)))
-
-
 # (sc + 1/2) / 4 = (2 sc + 1) / 8: exact, as are its products with d
 _QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))
 # Five ternary digits in a byte: those of codes j, j + 32, ... in 32 bytes and of j, j + 16, ... in
@@ -99,6 +83,13 @@ _TERNARY = [
     for start, width, count in ((0, 32, 160), (32, 16, 80), (48, 4, 16))
     for k in range(count)
 ]
+# half of an f8_e4m3 without its sign bit; 0x7f, which is NaN there, is 0
+_EXPONENT, _MANTISSA = np.arange(256) >> 3 & 15, np.arange(256) & 7
+_HALF_E4M3 = (_MANTISSA + 8.0 * (_EXPONENT > 0)) * 2.0 ** (np.maximum(_EXPONENT, 1) - 11)
+_HALF_E4M3[0x7F] = 0
+# the signs of 8 elements, from 7 bits; the number of minus signs is even
+_MINUS = np.arange(128)[:, None] >> np.arange(7) & 1
+_SIGNS = 1 - 2 * np.hstack([_MINUS, _MINUS.sum(1, keepdims=True) & 1]).astype(np.int8)
 # what codes stand for, by the name in formulas
 _TABLES: Mapping[str, tuple[float, ...]] = MappingProxyType(
     {
@@ -113,7 +104,7 @@ _TABLES: Mapping[str, tuple[float, ...]] = MappingProxyType(
         # f4_e2m1 doubled, without -0.0; the scales are halved
         "e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
         "half_e8m0": tuple(2.0 ** (code - 128) for code in range(256)),
-        "half_e4m3": tuple(map(_half_e4m3, range(256))),
+        "half_e4m3": tuple(_HALF_E4M3.tolist()),
     }
 )
 _BOOKS: Mapping[str, Codebook | Digits] = MappingProxyType(
@@ -127,7 +118,7 @@ _BOOKS: Mapping[str, Codebook | Digits] = MappingProxyType(
             # multiplied by 8, because 1/8 is added to them or subtracted
             iq1=(2048, 8, (-8, 0, 8)),
         ),
-        "seven_signs": _seven_signs(),
+        "seven_signs": Codebook(8, _SIGNS.tobytes(), tuple(range(8))),
         "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
     }
 )
@@ -232,26 +223,21 @@ def _rule(fields: Sequence[_BlockField], text: str) -> Rule:
     return Rule(read(code), scale, read(zero) if zero else None, offset, sign)
 
 
-def _block_field(text: str, places: tuple[int, ...] = ()) -> _BlockField:
-    name, kind, first, *loops = text.split()
-    kind, _, group = kind.partition("/")
-    digits = [each.split("x") for each in loops]
-    pairs = tuple((int(extent), int(stride)) for extent, stride in digits)
-    return _BlockField(name, kind, int(group or 1), int(first[1:]), pairs, places)
-
-
 def _block_types() -> Iterator[tuple[int, GgufType]]:
     """Read the table: the number of each block type, and what it is."""
     for text in re.split(r"\n(?=\w)", _TABLE.strip()):
         head, _, rest = text.partition("\n")
         name, number, sizes, formula = head.split(" ", 3)
         nbytes, block = map(int, sizes.strip(":").split("/"))
-        # ternary digits are not in the order of their bytes
-        places = {"qs": tuple(byte for byte, _ in _TERNARY)} if name == "tq1_0" else {}
-        fields = tuple(
-            _block_field(each, places.get(each.split()[0], ())) for each in rest.split(";")
-        )
-        yield int(number), GgufType(name, block, nbytes, fields, _rule(fields, formula))
+        fields = []
+        for field in rest.split(";"):
+            own, kind, first, *loops = field.split()
+            kind, _, group = kind.partition("/")
+            digits = [(int(extent), int(step)) for extent, step in (x.split("x") for x in loops)]
+            # ternary digits are not in the order of their bytes
+            places = tuple(byte for byte, _ in _TERNARY) if (name, own) == ("tq1_0", "qs") else ()
+            fields.append(_BlockField(own, kind, int(group or 1), int(first[1:]), digits, places))
+        yield int(number), GgufType(name, block, nbytes, tuple(fields), _rule(fields, formula))
 
 
 _BY_NUMBER = dict(_block_types())
