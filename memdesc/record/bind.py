@@ -235,7 +235,16 @@ class _Search(NamedTuple):
         dims = tuple(values[letter] for letter in self.letters)
         options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
         desc = record_desc(dims, self.scheme.name, **{**options, **self.said})
-        _check_fit(self.scheme, desc, self.stored)
+        for name, words in self.scheme.words(desc).items():
+            if problem := _misfit(self.stored[name], words):
+                who = self.stored[name].name
+                raise MemdescError(f"{who!r} {problem}, so it does not fit {desc!r}")
+        for constant in desc.constants:
+            held = self.stored[constant.tensor]
+            if constant.tensor not in self.scheme.data and held.read() != constant.data:
+                raise MemdescError(
+                    f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
+                )
         return desc
 
 
@@ -298,43 +307,30 @@ def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
     return shape + (1,) * (ndims - len(shape))
 
 
-def _check_fit(scheme: Scheme, desc: RecordDesc, stored: Mapping[str, Stored]) -> None:
-    """Refuse tensors whose types, shapes, descriptors or values are not those of a record."""
-    for name, words in scheme.words(desc).items():
-        if problem := _misfit(stored[name], words):
-            raise MemdescError(f"{stored[name].name!r} {problem}, so it does not fit {desc!r}")
-    for constant in desc.constants:
-        held = stored[constant.tensor]
-        if constant.tensor not in scheme.data and held.read() != constant.data:
-            raise MemdescError(
-                f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
-            )
-
-
 def _misfit(held: Stored, words: Words) -> str:
     """Return how a stored tensor differs from one of a record; empty if it does not."""
+    kind = held.element
     if words.desc is not None and held.desc == words.desc:
         return ""
-    kind = held.element
     if held.is_described:
         wanted = words.desc or f"{words.kind} of {words.shape}"
         return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
-    if held.nbytes == words.nbytes and held.is_flat(2):
-        return ""
-    both = [shape_like(each, 1) for each in (held.shape, words.shape)]
-    if held.nbytes == words.nbytes and words.kind == "u8" and all(len(x) == 1 for x in both):
-        return ""  # bytes in wider words, which bitsandbytes calls quant_storage
-    shape = shape_like(held.shape, len(words.shape))
-    is_same = kind == words.kind and shape == words.shape
-    # the same words as integers of another width, or the bits of a type that the container lacks;
-    # integers that are not words mean other numbers in another type
-    one, other = (DATA_TYPES.get(each) for each in (kind, words.kind))
-    is_word = words.desc is None or words.desc.dtype.name != words.kind
-    is_alike = one is not None and other is not None and kind == f"u{other.bits}"
-    if one is not None and other is not None and other.numpy.kind in "iu":
-        is_alike = one.numpy.kind in "iu" and not one.is_packed and is_word
-    is_alike = is_alike and held.nbytes == words.nbytes and held.shape[:-1] == words.shape[:-1]
-    if is_same or is_alike:
+    if held.nbytes == words.nbytes:
+        one, other = (DATA_TYPES.get(each) for each in (kind, words.kind))
+        # bytes in wider words, which bitsandbytes calls quant_storage
+        are_bytes = words.kind == "u8" and all(
+            len(shape_like(each, 1)) == 1 for each in (held.shape, words.shape)
+        )
+        # integers that are not words mean other numbers in another type
+        is_word = words.desc is None or words.desc.dtype.name != words.kind
+        # words of integers of another width, or the bits of a type that the container lacks
+        is_alike = one is not None and other is not None and kind == f"u{other.bits}"
+        if one is not None and other is not None and other.numpy.kind in "iu":
+            is_alike = one.numpy.kind in "iu" and not one.is_packed and is_word
+        is_alike = is_alike and held.shape[:-1] == words.shape[:-1]
+        if held.is_flat(2) or are_bytes or is_alike:
+            return ""
+    if kind == words.kind and shape_like(held.shape, len(words.shape)) == words.shape:
         return ""
     return (
         f"of {kind} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} of "

@@ -137,14 +137,12 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
             f"a record is named by a string such as 'q4_0', not {short_repr(name)}"
         )
     format_name = name.lower()
-    reason = _REFUSED.get(format_name)
-    if format_name not in known_records() and _IK_LLAMA_NAME.fullmatch(format_name):
-        reason = _IK_LLAMA
-    if reason is not None:
-        raise UnsupportedFormatError(f"{name!r} cannot be described as a record: {reason}")
-    if format_name not in known_records():
+    if format_name not in (known := known_records()):
+        is_ik_llama = _IK_LLAMA_NAME.fullmatch(format_name)
+        if reason := _IK_LLAMA if is_ik_llama else _REFUSED.get(format_name):
+            raise UnsupportedFormatError(f"{name!r} cannot be described as a record: {reason}")
         raise UnknownFormatError(
-            f"unknown record {short_repr(name)}; the records are {', '.join(known_records())}"
+            f"unknown record {short_repr(name)}; the records are {', '.join(known)}"
         )
     scheme = SCHEMES.get(format_name)
     if scheme is None:

@@ -322,30 +322,14 @@ class Scheme(NamedTuple):
         if key not in _WORDS:
             if len(_WORDS) > _MOST_WORDS:
                 _WORDS.clear()
-            _WORDS[key] = self._words(desc)
+            sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
+            counts = {each.tensor: len(each.values) for each in desc.constants}
+            parts = {part.tensor: part for part in reversed(self.parts_of(sizes.options))}
+            _WORDS[key] = {
+                name: sizes.words(parts[name], desc, nbytes, counts.get(name))
+                for name, nbytes in desc.tensors.items()
+            }
         return _WORDS[key]
-
-    def _words(self, desc: RecordDesc) -> dict[str, Words]:
-        sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
-        words: dict[str, Words] = {}
-        for part in self.parts_of(sizes.options):
-            if part.tensor in words:
-                continue
-            held = [each for each in desc.fields if each.tensor == part.tensor]
-            kind = sizes.kind(part.words or part.kind)
-            nbytes = desc.tensors[part.tensor]
-            if part.values is not None:
-                count = next(len(e.values) for e in desc.constants if e.tensor == part.tensor)
-                words[part.tensor] = Words(kind, (count,), nbytes, memory_desc((count,), kind))
-                continue
-            axes = sizes.axes(part)
-            shape = tuple(sizes.extent(axis) for axis in axes)
-            is_one = all(sizes.is_one(axis) for axis in axes)
-            is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
-            words[part.tensor] = Words(
-                kind, (1,) if is_one else shape, nbytes, held[0].desc if is_told else None
-            )
-        return words
 
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
@@ -428,6 +412,18 @@ class _Sizes(NamedTuple):
                 f"{size}{way_out}"
             )
         raise MemdescError(msg)
+
+    def words(self, part: Part, desc: RecordDesc, nbytes: int, count: int | None) -> Words:
+        """Return how a tensor is stored that begins with a part, or is a constant of `count`."""
+        kind = self.kind(part.words or part.kind)
+        if count is not None:
+            return Words(kind, (count,), nbytes, memory_desc((count,), kind))
+        held = [each for each in desc.fields if each.tensor == part.tensor]
+        is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
+        axes = self.axes(part)
+        shape = tuple(map(self.extent, axes))
+        shape = (1,) if all(map(self.is_one, axes)) else shape
+        return Words(kind, shape, nbytes, held[0].desc if is_told else None)
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
