@@ -182,27 +182,20 @@ def convert_numbers(
     threads: int | None,
     errors: list[float] | None,
 ) -> None:
-    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`."""
+    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
+
+    Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
+    relative error of a product of scales is appended to it.
+    """
     if record.desc == out.desc and perm == tuple(range(len(perm))):
         for field in record.desc.fields:
             bits = load_bits(record.tensors[field.tensor], field, threads)
             store_bits(out.tensors[field.tensor], field, bits, threads)
         return
-    write_numbers(record, out, perm, errors).write_codes(threads)
-
-
-def write_numbers(
-    record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
-) -> Conversion:
-    """Write all numbers but the codes, which are not read.
-
-    Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
-    relative error of a product of scales is appended to it.
-    """
-    conversion = Conversion(record, out, perm, errors)
+    conversion = _Conversion(record, out, perm, errors)
     with np.errstate(all="ignore"):
         conversion.write()
-    return conversion
+    conversion.write_codes(threads)
 
 
 class _Factor(NamedTuple):
@@ -221,7 +214,7 @@ def _product(factors: list[_Factor]) -> NDArray[Any]:
     return product
 
 
-class Conversion:
+class _Conversion:
     """Writes the numbers of one record as those of another.
 
     All values are arrays over the dims of the target, in groups that divide those of all numbers.
