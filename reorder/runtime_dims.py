@@ -110,22 +110,17 @@ class RuntimePlan(Checked):
                     f"{side} must be a Memory, whose descriptor says the sizes, not "
                     f"{type(memory).__name__}"
                 )
-            held = _desc_of(memory)
+            # device arrays and images have none
+            held = getattr(memory, "desc", None)
+            if not isinstance(held, MemoryDesc):
+                raise MemdescError(
+                    "a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory in "
+                    f"buffers, not {type(memory).__name__}"
+                )
             if held != desc.resolve(held.dims):
                 raise MemdescError(f"{side} is {held!r}, but the plan is for {desc!r}")
         options: Any = {"out": out, "attr": self.attr, "threads": threads}
         reorder(x, **options)
-
-
-def _desc_of(memory: Any) -> MemoryDesc:
-    """Return the descriptor of memory; refuse device arrays and images, which have none."""
-    desc = getattr(memory, "desc", None)
-    if not isinstance(desc, MemoryDesc):
-        raise MemdescError(
-            "a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory in buffers, "
-            f"not {type(memory).__name__}"
-        )
-    return desc
 
 
 def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:

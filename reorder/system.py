@@ -59,13 +59,11 @@ def _own_quota() -> int | None:
 def quota_cores(membership: StrPath, root: StrPath) -> int | None:
     """Return the cores that Linux control groups grant, rounded up; None without a limit.
 
-    A container with one and a half cores is served best by two threads. If threads use up the
-    quota, the kernel stops all of them for the rest of the period.
-
-    `membership` lists the groups of a process, such as ``/proc/self/cgroup``, and `root` is where
-    they are mounted. In version 2 a group has a file ``cpu.max``, in version 1 ``cpu.cfs_quota_us``
-    and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2 and
-    Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
+    If threads use up a quota, the kernel stops all of them for the rest of the period. `membership`
+    lists the groups of a process, and `root` is where they are mounted: in version 2 with a file
+    ``cpu.max``, in version 1 with ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us`` (Linux,
+    Documentation/admin-guide/cgroup-v2 and Documentation/scheduler/sched-bwc). Limits of parent
+    groups apply as well.
     """
     shares = []
     for folder in _folders(membership, root):

@@ -99,11 +99,9 @@ def _checked_buffer(desc: MemoryDesc | ImageDesc, layout: str) -> MemoryDesc:
 
 
 def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:
-    """Return the attributes that options ask for.
+    """Return the attributes that options ask for: numbers, or values along the dims of a mask.
 
-    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of the
-    mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims. Fails if a
-    value is neither.
+    ``mask:M`` generates values, ``mask:M:GxH`` one for each G x H elements of the last two dims.
     """
     given: dict[str, Any] = {}
     for option, text in options.items():

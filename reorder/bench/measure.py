@@ -60,11 +60,7 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder against memcpy and its peers, each candidate for about `seconds`.
-
-    The threads are for us, memcpy and all peers whose threads can be set; others use the process's
-    cores.
-    """
+    """Time a reorder against memcpy and its peers, each for about `seconds`, on so many threads."""
     try:
         src, dst = _buffers(case)
     except MemoryError:
@@ -111,10 +107,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
 
 
 def _buffers(case: Case) -> Buffers:
-    """Return src with random content and zero padding, and dst.
-
-    Src holds bytes below 63, which are not NaN in any dtype, or normal floats if it is converted.
-    """
+    """Return src with random bytes below 63, no NaN, or normal floats to convert; and dst."""
     rng = np.random.default_rng(0)
     src = Memory(case.src)
     kind = case.src.dtype

@@ -28,25 +28,10 @@ _MAX_PLACES = 8
 
 
 class PreparedReorder:
-    """A plan with everything its execution needs; call it with the buffers of x and out.
+    """A plan with all its execution needs, on `machine`; call it with the buffers of x and out.
 
-    Safe to call from several threads at once, with different dst buffers. `machine` is the machine
-    to schedule for; the default is the one that this process runs on.
+    Safe to call from several threads at once, with different dst buffers.
     """
-
-    __slots__ = (
-        "_dst",
-        "_fast_call",
-        "_jobs",
-        "_machine",
-        "_places",
-        "_src",
-        "_sums",
-        "_was_called",
-        "_writes_lines",
-        "plan",
-        "threads",
-    )
 
     def __init__(
         self, plan: ReorderPlan, threads: int | None = None, machine: Machine | None = None
@@ -154,9 +139,8 @@ class PreparedReorder:
     def load_fast_call(self, dst_at: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
-        These are calls with a dst as far into a cache line as an address, or anywhere if the
-        schedule is the same. The second call does this itself if `is_fast_call_due`, so programs
-        that run a plan a few times do not wait for the compiler.
+        These are calls with a dst as far into a cache line as an address. The second call does this
+        itself if `is_fast_call_due`, so short programs do not wait for the compiler.
         """
         place = dst_at % LINE_NBYTES
         if self.threads > 1:
@@ -184,8 +168,6 @@ class PreparedReorder:
 
 class _Schedule:
     """The batches of a plan for dst at a place within its cache line, and the job of them all."""
-
-    __slots__ = ("_kept", "batches", "depends_on_place", "has_job", "kernels")
 
     def __init__(
         self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
@@ -224,8 +206,6 @@ class _Schedule:
 
 class LinkedBatch:
     """A batch whose program has the addresses of what it names; it keeps the arrays alive."""
-
-    __slots__ = ("_interpreter", "_origin", "batch", "program")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch

@@ -79,10 +79,9 @@ def processor() -> Processor:
 
 
 def _assumed(name: str) -> Processor:
-    """Return a processor that has no more instructions than this one.
+    """Return a processor that has no more instructions than this one, or kernels would crash.
 
-    Fails if this one lacks any, since kernels would crash. LLVM derives from the name what the
-    features leave open; code on disk is found by both.
+    LLVM derives from the name what the features leave open; code on disk is found by both.
     """
     host = {feature[1:] for feature in _host().features.split(",") if feature.startswith("+")}
     runs = [cpu for cpu in PROCESSORS if is_x86() and host.issuperset(PROCESSORS[cpu])]

@@ -48,16 +48,15 @@ class _Watch(weakref.ref["NDArray[np.uint8]"]):
 class Pool:
     """The blocks of the last results, of at most `limit` bytes, free or not.
 
-    `advice` is the number with which the system may take the memory of a free block back, as long
-    as nobody writes to it (`MADV_FREE` of madvise).
+    By `advice` (`MADV_FREE` of madvise) the system may take the memory of a free block back.
 
     Blocks are freed on any thread, in the middle of any code, and in forked children. So there are
     no locks, each step is one call of a dict or list, which is atomic, and freeing a block runs no
     Python code: Python would raise a pending KeyboardInterrupt there, and lose it.
 
     All arrays over a block are views of one array, which is new for each result. Weak references
-    tell when that one is gone. The garbage collector does not track arrays of numpy. It therefore
-    never reports one as gone that a finalizer revives, as it does with the objects it tracks.
+    tell when it is gone. The garbage collector does not track arrays of numpy, so it never reports
+    one as gone that a finalizer revives.
     """
 
     def __init__(self, limit: int, advice: int) -> None:

@@ -45,10 +45,9 @@ def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
-    """Return a caller's buffer as flat bytes without copying.
+    """Return a caller's buffer, or an exporter's, as flat bytes without copying; `side` names it.
 
-    It is an array of the dtype or of its bits, or raw bytes, by the buffer protocol or by DLPack.
-    `side` is its name in messages, and `write` says whether it will be written.
+    It is an array of the dtype or of its bits, or raw bytes, and `write` says whether to write it.
     """
     refuse_masked(side, buffer)
     held = getattr(buffer, "desc", None)

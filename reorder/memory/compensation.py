@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
-    """Return the sums after the elements of flat bytes, by name: ``s8s8`` and ``asymmetric``.
+    """Return the sums after the elements of flat bytes, by name, over the padded dims of the masks.
 
-    Their axes are the padded dims of the masks. An array is a view of the bytes, or a copy if
-    another dim lies between the blocks of a dim of its mask.
+    A copy if another dim lies between the blocks of a dim of its mask, otherwise a view.
     """
     return {name: blocks.reshape(shape) for name, (blocks, shape) in _spans(data, desc).items()}
 
@@ -30,8 +29,7 @@ def compensate(
 ) -> None:
     """Write the compensation after the elements: their sums times -128 (``s8s8``) or -1.
 
-    Stored int8 values are summed over all dims outside the mask; sums in the padding of a dim of
-    the mask are 0. A backend that has already computed the sums passes them, by mask.
+    They are sums over all dims outside the mask, which a backend may pass, by mask.
     """
     extra = desc.extra
     if extra is None or not desc.nelems:

@@ -207,9 +207,8 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
 def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     """Return what an object exports, as an array on the same memory; `side` names it in messages.
 
-    If `write`, a tensor is refused that requires a gradient, as torch refuses in-place changes, or
-    that exports a copy; if not, its array is read-only. Fails if it is on a device whose memory the
-    CPU cannot read, or its type is not supported.
+    With `write`, a tensor is refused that requires a gradient, as torch refuses in-place changes,
+    or that exports a copy; without, its array is read-only.
     """
     name = type(x).__name__
     if write:

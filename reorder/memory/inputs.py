@@ -81,12 +81,10 @@ def result_desc(
     src: MemoryDesc | ImageDesc,
     out: MemoryDesc | ImageDesc | None = None,
 ) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of the result of a reorder.
+    """Return the descriptor of the result of a reorder; `out` is that of the output, or None.
 
-    `out` is the descriptor of the caller's output; None if there is no output or it has none. A
-    name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
-    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src). Fails if
-    neither dst, `out` nor dtype is given, or `out` contradicts the others.
+    A name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
+    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src).
     """
     if dst is None:
         if out is None and dtype is None:
@@ -121,14 +119,21 @@ def result_desc(
 def as_output(out: Any, dst: object) -> Memory:
     """Return the output that a caller passes, as memory, without a copy.
 
-    `out` is an array whose axes are the dims, of any strides; or, if it is contiguous and the
-    caller gave a MemoryDesc as dst, a buffer that this describes. It may come by the buffer
-    protocol or by DLPack. Fails if it is neither, or cannot be written.
+    It is an array over the dims, of any strides; or contiguous, and a MemoryDesc describes it.
     """
     refuse_masked("out", out)
-    array = out
-    if not isinstance(out, np.ndarray):
-        array = from_dlpack(out, "out", write=True) if is_exporter(out) else _buffer_array(out)
+    if isinstance(out, np.ndarray):
+        array = out
+    elif is_exporter(out):
+        array = from_dlpack(out, "out", write=True)
+    else:
+        try:
+            array = np.asarray(memoryview(out))
+        except (TypeError, ValueError):
+            raise MemdescError(
+                "out must be a Memory, a writable array or buffer, or a tensor with DLPack, not "
+                f"{short_repr(out)}"
+            ) from None
     if not array.flags.writeable:
         raise MemdescError(
             f"out is a read-only {type(out).__name__}; pass a writable array, or leave it out"
@@ -141,16 +146,6 @@ def as_output(out: Any, dst: object) -> Memory:
             "two"
         )
     return _attached(np.asarray(array))
-
-
-def _buffer_array(out: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(memoryview(out))
-    except (TypeError, ValueError):
-        raise MemdescError(
-            "out must be a Memory, a writable array or buffer, or a tensor with DLPack, not "
-            f"{short_repr(out)}"
-        ) from None
 
 
 def _attached(x: NDArray[Any]) -> Memory:
@@ -226,11 +221,7 @@ def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
 
 
 def from_pixels(pixels: Any, image: ImageDesc, name: str = "x") -> Memory:
-    """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
-
-    Fails if they are not an array of ([depth,] height, width, channels), at least as large as the
-    image, of the dtype of its lanes or of its bits; `name` is what messages call them.
-    """
+    """Return pixels, which messages call `name`, as memory; larger images and views are copied."""
     refuse_masked(name, pixels)
     shape = image.shape
     if not isinstance(pixels, np.ndarray) or pixels.dtype not in {

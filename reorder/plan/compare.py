@@ -84,13 +84,8 @@ def compare_layouts(
         return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
     if dst.extra is not None and src.extra != dst.extra:
         return Relation(COPY, 0, "dst has compensation that src lacks: it must be computed")
-    if src.layout.xor or dst.layout.xor:
-        return _compare_swizzled(src, dst)
-    return _compare(src, dst)
-
-
-def _compare_swizzled(src: MemoryDesc, dst: MemoryDesc) -> Relation:
-    """Compare layouts of which at least one is swizzled: by their bases if both are alike."""
+    if not (src.layout.xor or dst.layout.xor):
+        return _compare(src, dst)
     if src.layout.xor == dst.layout.xor:
         plain = (desc_of(desc.dtype, desc.layout.base(), None, desc.letters) for desc in (src, dst))
         relation = _compare(*plain)
@@ -104,13 +99,8 @@ def _compare_swizzled(src: MemoryDesc, dst: MemoryDesc) -> Relation:
 
 
 def _compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
-    same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
-    reason = (
-        _why_axes_move(src.layout, dst.layout, dst.letters or src.letters)
-        if same_axes
-        else _why_elements_move(src.layout, dst.layout)
-    )
-    if reason:
+    """Compare layouts that are not swizzled."""
+    if reason := _why_elements_move(src.layout, dst.layout, dst.letters or src.letters):
         return Relation(COPY, 0, reason)
     if shift := src.offset0 - dst.offset0:
         distance = "1 element" if abs(shift) == 1 else f"{abs(shift)} elements"
@@ -123,24 +113,23 @@ def _compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     return Relation(NO_OP, 0, f"every element has the same offset in both{padding}")
 
 
-def _why_axes_move(src: Layout, dst: Layout, letters: str | None) -> str:
-    """Return why elements move, axis by axis: an offset is a sum of one term for each axis.
-
-    `letters` are what the dims are called.
-    """
+def _why_elements_move(src: Layout, dst: Layout, letters: str | None) -> str:
+    """Return why elements move, axis by axis: an offset is a sum of one term for each axis."""
+    if [axis.dims for axis in src.axes] != [axis.dims for axis in dst.axes]:
+        return _why_fused_elements_move(src, dst)
     for k, axis in enumerate(dst.axes):
-        if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
+        blocks = src.axis_blocks(k), dst.axis_blocks(k)
+        if src.axes[k] == axis and blocks[0] == blocks[1]:
             continue
         names = dim_names(axis.dims, letters)
-        size = dst.axis_size(k)
-        first = _first_difference(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
+        first = _first_difference(*blocks, axis.padded)
         if first is None:
             return (
                 f"the blocks of {names} do not divide each other; {axis.padded} indices are not "
                 "compared one by one"
             )
-        if first < size:
-            in_src, in_dst = (block_offset(layout.axis_blocks(k), first) for layout in (src, dst))
+        if first < dst.axis_size(k):
+            in_src, in_dst = (block_offset(each, first) for each in blocks)
             return (
                 f"elements move: from index 0 to index {first} of {names} the offset changes by "
                 f"{in_src} in src, by {in_dst} in dst"
@@ -148,6 +137,16 @@ def _why_axes_move(src: Layout, dst: Layout, letters: str | None) -> str:
         if first < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"
     return ""
+
+
+def _why_fused_elements_move(src: Layout, dst: Layout) -> str:
+    fused = "dims are fused on one side only"
+    if dst.has_padding:
+        return f"{fused}, and dst is padded: zeros must be written"
+    if dst.nelems > _MAX_COMPARED:
+        return f"{fused}; {dst.nelems} elements are not compared one by one"
+    moved = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
+    return f"elements move: the first is {tuple(map(int, moved[0]))}" if len(moved) else ""
 
 
 def _first_difference(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
@@ -172,13 +171,3 @@ def _first_difference(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int)
     indices = np.arange(stop)
     differing = np.flatnonzero(block_offset(src, indices) != block_offset(dst, indices))
     return int(differing[0]) if len(differing) else stop
-
-
-def _why_elements_move(src: Layout, dst: Layout) -> str:
-    """Return why elements move, for layouts with dims that are fused on one side only."""
-    if dst.has_padding:
-        return "dims are fused on one side only, and dst is padded: zeros must be written"
-    if dst.nelems > _MAX_COMPARED:
-        return f"dims are fused on one side only; {dst.nelems} elements are not compared one by one"
-    moved = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
-    return f"elements move: the first is {tuple(map(int, moved[0]))}" if len(moved) else ""

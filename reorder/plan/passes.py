@@ -16,18 +16,14 @@ def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
 def pack_elements(
     box: Box, bits: int, *, widest: int = 64, packs_long_runs: bool = False
 ) -> tuple[Box, int]:
-    """Pack elements that are contiguous in every operand into wider ones.
+    """Pack elements of `bits` bits that are contiguous in every operand into wider ones.
 
-    The pairs and quads of weights blocked for bf16 and int8 become single elements, and 4-bit
-    elements become bytes. The innermost loop may then have a single step; `simplify` drops it.
+    Returns the box in terms of these, and their width: at most `widest`, which is 64 on the CPU,
+    and on devices what buffers are aligned to. Pairs and quads of weights become single elements,
+    4-bit elements bytes. The innermost loop may then have a single step; `simplify` drops it.
 
-    An element has `bits` bits, and becomes no wider than `widest`: 64 on the CPU; on devices 128 if
-    buffers are aligned to that, otherwise the width of an element, but at least 8.
-    `packs_long_runs` says whether contiguous runs of more than `widest` bits are packed. The CPU
-    moves such runs as vectors, so packing gains nothing; on devices each work item moves one
-    element.
-
-    Returns the box in terms of the wider elements, and their width in bits.
+    Contiguous runs of more than `widest` bits are packed with `packs_long_runs`: on devices each
+    work item moves one element, while the CPU moves such runs as vectors.
     """
     while bits < widest and box.nodes and not box.indirect:
         *outer, run = box.nodes
@@ -136,11 +132,7 @@ def _simplify(box: Box) -> Box:
 
 
 def _continues(outer: Node, inner: Node) -> bool:
-    """Whether two loops fuse into one.
-
-    In every operand one step of the outer loop must span the whole inner loop, which must be all
-    data, unless both loops are all padding.
-    """
+    """Whether one step of the outer loop spans the inner one, all data, in every operand."""
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(

@@ -36,12 +36,7 @@ def draw_plan(
     printed: str,
     limits: Limits = FULL,
 ) -> Picture:
-    """Draw a plan below its text, `printed`.
-
-    Each element of dst shows the src offset that it comes from and, if there are several boxes, the
-    number of its box. Fails if the plan has an indirect loop with too many offsets to search for a
-    picture.
-    """
+    """Draw a plan below its text, `printed`; refuse indirect loops with too many offsets."""
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:
         head = [*head[: _MAX_BOX_LINES + 1], f"… {len(head) - 1 - _MAX_BOX_LINES} more"]
@@ -75,11 +70,9 @@ def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
 
 
 def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
-    """Return which box writes an offset of dst, and the offset in src that it reads.
+    """Return which box writes an offset of dst, or None, and the offset in src, None for a zero.
 
-    The offset is None for a zero. The result is None where no box writes, such as in the gaps of a
-    strided dst. Fails if a box has an indirect loop with too many offsets, or the search exceeds
-    its limit.
+    Fails if a box has an indirect loop with too many offsets, or the search exceeds its limit.
     """
     for k, box in enumerate(boxes):
         if box.indirect and box.size > _MAX_SEARCHED:

@@ -246,10 +246,7 @@ def checked_plan(plan: object) -> ReorderPlan:
 
 
 def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, MemoryDesc]:
-    """Return two descriptors; refuse arguments that are not these and an `Attr` or None.
-
-    One of them may be a name: then it has the dims and the data type of the other.
-    """
+    """Return two descriptors, one of which may be named; refuse others, and no `Attr` but None."""
     if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
         dst = memory_desc(src.dims, src.dtype, dst)
     elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):

@@ -60,13 +60,10 @@ def plan_source(
     about: str,
     names: tuple[str, str],
 ) -> str:
-    """Return the source code of a reorder.
+    """Return the source code of a reorder between descriptors, with attributes `about` as text.
 
-    `descs` are those of src and dst, `about` the attributes as text, or empty, and `names` the
-    language and the prefix of function names.
-
-    Fails if the language is unknown, the name is not an identifier, or the language cannot compute
-    exactly what the reorder computes, including the compensation of dst.
+    `names` are the language and the prefix of function names. Fails where the language cannot
+    compute exactly what the reorder computes.
     """
     src, dst = descs
     lang, name = names
@@ -165,10 +162,7 @@ def _nest(
 def _indirect_terms(
     loop: IndirectLoop, terms: list[list[tuple[str, int]]], lets: list[Line]
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """Add the digits of an indirect loop to the terms of all operands.
-
-    Return its loops over the axes of dst, and the conditions for an index not to be padding.
-    """
+    """Add the digits of an indirect loop to all terms; return its loops and conditions."""
     if loop.xor:
         bases: list[list[tuple[str, int]]] = [[] for _ in terms]
         loops_and_sizes = _indirect_terms(loop._replace(xor=()), bases, lets)
@@ -281,8 +275,7 @@ _TEXTS = {
 class _Converter(NamedTuple):
     """The function that converts an element, with the lines of all functions it needs.
 
-    It takes the element of src, one element of each of the `arrays` (parameters that differ along
-    the dims) and, if `takes_old`, the element of dst.
+    It takes an element of src, one of each of the `arrays` and, if `takes_old`, that of dst.
     """
 
     name: str

@@ -41,10 +41,9 @@ _SMALL_BIAS = 2
 
 @dataclass(frozen=True)
 class Formula(ABC):
-    """The data types of both sides, and the operations between them.
+    """The data types of both sides, and the operations between them, as `values.convert` defines.
 
-    `reorder.values.convert` defines them. A subclass for each language overrides what that language
-    computes in another form.
+    A subclass for each language overrides what that language computes in another form.
     """
 
     # names of data types
@@ -96,10 +95,9 @@ class Formula(ABC):
     def function(
         self, called: str, names: tuple[str, str], constants: Mapping[str, float] = {}
     ) -> Function:
-        """Return the function that converts an element.
+        """Return the function that converts an element, of src and, with beta, of dst, named so.
 
-        Its parameters are the element of src, the roles that are not `constants` and, with beta,
-        the element that dst holds. `names` are the names of these two elements.
+        The roles that are not `constants` are its parameters too, between these two.
         """
         code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
         kinds = {role: self.kind_of_role(role) for role in self.roles}
@@ -391,8 +389,7 @@ def integer_of(code: Expr, form: IntegerFormat) -> Expr:
 def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
     """Return a float clamped to plus and minus the limit; a NaN stays NaN.
 
-    With `keeps_nan`, it also keeps its sign and payload: NVIDIA's compiler turns comparisons of
-    floats into minima and maxima, which lose both.
+    With `keeps_nan`, its bits stay too: NVIDIA's compiler makes minima of comparisons of floats.
     """
     high, low = number(limit, x.kind), number(-limit, x.kind)
     if not keeps_nan:

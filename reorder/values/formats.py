@@ -194,8 +194,7 @@ def largest_number(name: str) -> float | None:
 def difference_type(name: str, work: str, points: NDArray[Any] | None = None) -> str:
     """Return the type in which zero points are subtracted: the working type, or f64 for f32.
 
-    If elements (s32, u32) or zero points have more bits than the mantissa of f32, differences are
-    exact in f64 only; they are rounded to f32 afterwards.
+    If integers have more bits than f32's mantissa, they are rounded to f32 after the difference.
     """
     is_wide = name in INTEGERS and INTEGERS[name].bits > _F32.mantissa
     if points is not None:
@@ -211,8 +210,7 @@ def rounds_through_f16(name: str) -> bool:
 def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
     """Return the type that a conversion computes in: f64 if a side has 64 bits, otherwise f32.
 
-    Conversions between integers and booleans without arithmetic use integers: s64, or u64 if src
-    may exceed s64.
+    Without arithmetic, integers and booleans use s64, or u64 if src may exceed s64.
     """
     # types that callers made have no format: they can only be moved
     forms = FORMATS.get(src), FORMATS.get(dst)

@@ -137,9 +137,8 @@ def make_fast_call(
     """Return the builtin function of src and dst that runs the job of a table of jobs.
 
     Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
-    if an object is not such an array, if the arrays may overlap, or if workers must be started
-    first. The table of jobs and what it refers to must outlive it. None if the layout of array
-    objects is unknown.
+    if an object is not such an array, if they may overlap, or if workers must be started. The table
+    must outlive it. None if the layout of array objects is unknown.
     """
     method = fast_call()
     if method is None:
@@ -238,16 +237,13 @@ def _is_on_disk() -> bool:
 def fast_call() -> _Method | None:
     """Return the function as Python's C API takes it; None if it cannot read array objects."""
     if _NAME not in _methods:
-        if not (_has_gil() and _is_known_layout()):
+        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+        if not (has_gil and _is_known_layout()):
             return None
         method = _Method(b"reorder", kernel_at(kernel_of(_call, _NAME)), _FASTCALL, None)
         # of the threads that come here at the same time, one sets it
         _methods.setdefault(_NAME, method)
     return _methods[_NAME]
-
-
-def _has_gil() -> bool:
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _is_known_layout() -> bool:

@@ -15,12 +15,11 @@ from reorder.cpu.schedule.select import Kernel as MoveKernel
 def compiled_interpreter(
     name: str, load: Callable[[], Callable[..., None]], *given: Any, moves: bool = False
 ) -> int:
-    """Return the address of an interpreter, compiled or loaded once.
+    """Return the address of an interpreter, compiled or loaded once by its name, on disk too.
 
-    The name identifies the code, on disk too. `load` returns the function that writes its body from
-    an `InterpreterCall` and what is given. It is called only if there is no code, so that a process
-    that finds all its code does not import the kernels. With `moves` LLVM takes fewer passes, which
-    suffices for code that computes nothing.
+    `load` returns the function that writes its body from an `InterpreterCall` and what is given;
+    only a process without the code calls it, and imports the kernels. With `moves` LLVM takes fewer
+    passes, which suffices for code that computes nothing.
     """
 
     def text() -> tuple[str, str]:

@@ -79,8 +79,7 @@ def compiled_at(function: Callable[..., int | None], name: str) -> int:
 def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
     """Return the kernel of a function of Python, which becomes a C function of int64.
 
-    It may compute with integers, loop over ranges, and call intrinsics and such functions; all of
-    their parameters are integers, and their annotations say what they return.
+    It may compute with integers, loop over ranges, and call intrinsics and other such functions.
     """
 
     def text() -> tuple[str, str]:
@@ -155,10 +154,9 @@ def _files(root: str, place: str) -> Iterator[tuple[str, os.stat_result]]:
 
 @cache
 def digest(root: str = _ROOT) -> str:
-    """Return a hash of these sources, which changes with any of them.
+    """Return a hash of these sources, kept for the sizes and times of the files.
 
-    It is kept for the sizes and times of the files. The time of a change of the file's status is
-    one of them: no installer can set it.
+    The time of a change of a file's status is one of them: no installer can set it.
     """
     files = dict(source_files(root))
     facts = (

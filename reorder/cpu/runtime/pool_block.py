@@ -158,10 +158,9 @@ def function_at(function: Any) -> int:
 
 
 def publish(block: int, field: int, value: int) -> None:
-    """Write a word of a block after all earlier writes (release).
+    """Write a word that leads to others after all earlier writes (release).
 
-    Python writes words by plain stores. A processor with a weak memory order may show them to other
-    threads earlier than what was written before, so a word that leads to others is stored here.
+    Python writes by plain stores, which a processor with a weak memory order may show earlier.
     """
     compile_publish()(block, field, value)
 
