@@ -134,7 +134,7 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float]]:
-    """Return the time of a call in each round, for each candidate; 0 for slow peers, left out."""
+    """Return each candidate's time of a call in each round; 0 where a slow peer was left out."""
     counts = []
     for candidate in candidates:
         once = _warm_up(candidate.call)

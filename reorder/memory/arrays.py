@@ -43,7 +43,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view if they have strides, else maybe a copy."""
+    """Return the array whose axes are the dims: a view of a plain layout, else often a copy."""
     plain = _plain(desc)
     if plain is not None:
         return plain.over(data, desc.dtype.numpy, desc)

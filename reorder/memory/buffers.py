@@ -165,7 +165,7 @@ def check_disjoint(
 
 
 def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:
-    """Whether a bounded search proves that buffers at a distance share no touched byte."""
+    """Whether a bounded search proves that buffers `distance` apart share no touched byte."""
     if distance >= src_desc.min_nbytes or -distance >= dst_desc.min_nbytes:
         return True
     if src_desc.layout.xor or dst_desc.layout.xor:

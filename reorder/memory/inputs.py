@@ -172,7 +172,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
-    """Refuse an array whose strides contradict `src`, except of one element, or of stride 0."""
+    """Refuse an array whose axes lie in another order than `src` says, if they have steps."""
     axes = [k for k in range(x.ndim) if x.size and x.shape[k] > 1 and x.strides[k]]
     for outer, inner in pairwise(axes):
         if abs(x.strides[outer]) < abs(x.strides[inner]):

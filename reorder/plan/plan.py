@@ -246,7 +246,7 @@ def checked_plan(plan: object) -> ReorderPlan:
 
 
 def check_types(src: object, dst: object, attr: object) -> tuple[MemoryDesc, MemoryDesc]:
-    """Return two descriptors, one of which may be named; refuse others, and no `Attr` but None."""
+    """Return two descriptors, of which one may be given by name; refuse any other argument."""
     if isinstance(src, MemoryDesc) and isinstance(dst, str | FormatTag):
         dst = memory_desc(src.dims, src.dtype, dst)
     elif isinstance(dst, MemoryDesc) and isinstance(src, str | FormatTag):

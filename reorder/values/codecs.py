@@ -95,9 +95,9 @@ class Formula(ABC):
     def function(
         self, called: str, names: tuple[str, str], constants: Mapping[str, float] = {}
     ) -> Function:
-        """Return the function that converts an element, of src and, with beta, of dst, named so.
+        """Return the function that converts an element; `names` are those of src's and dst's.
 
-        The roles that are not `constants` are its parameters too, between these two.
+        It takes that of src, the roles that are not `constants` and, with beta, that of dst.
         """
         code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
         kinds = {role: self.kind_of_role(role) for role in self.roles}

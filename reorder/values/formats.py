@@ -194,7 +194,7 @@ def largest_number(name: str) -> float | None:
 def difference_type(name: str, work: str, points: NDArray[Any] | None = None) -> str:
     """Return the type in which zero points are subtracted: the working type, or f64 for f32.
 
-    If integers have more bits than f32's mantissa, they are rounded to f32 after the difference.
+    Where integers have more bits than f32's mantissa, the exact difference is rounded to f32.
     """
     is_wide = name in INTEGERS and INTEGERS[name].bits > _F32.mantissa
     if points is not None:
