@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
 from memdesc.errors import counted
@@ -16,7 +16,9 @@ from memdesc.tags import parse_tag
 from reorder.cli.command import (
     Command,
     Facts,
+    Line,
     Options,
+    Said,
     buffer_of,
     facts_of,
     is_wanted,
@@ -68,17 +70,12 @@ def _answer(options: Options) -> tuple[Facts, int]:
         return {"count": len(names), "names": names}, 0
     if _STRIDES.fullmatch(options.text):
         return _of_layout(options)
-    return {"count": 0, "names": [], **_note(options.text)}, 1
-
-
-def _note(text: str) -> Facts:
-    """Return a note about text that is not a known name, if it is a valid tag."""
-    try:
-        ndims = parse_tag(text).ndims
-    except MemdescError:
-        return {}
-    note = f"{text} is a tag for {counted(ndims, 'dim')}; give their sizes to see its layout"
-    return {"note": note}
+    facts: Facts = {"count": 0, "names": []}
+    with suppress(MemdescError):  # it is not a tag either
+        ndims = counted(parse_tag(options.text).ndims, "dim")
+        note = f"{options.text} is a tag for {ndims}; give their sizes to see its layout"
+        facts["note"] = note
+    return facts, 1
 
 
 def _rows() -> Iterator[Facts]:
@@ -126,17 +123,23 @@ def _of_layout(options: Options) -> tuple[Facts, int]:
                 raise
             refused[system] = str(error).partition(": ")[2]
     names = tuple(dict.fromkeys((*image, *desc.names(), *whole.names())))
+    named = {name.vocabulary for name in names}
     facts: Facts = {
         "layout": repr(layout),
-        **facts_of(desc, "dims", "dtype", "is_dense"),
-        "bytes": desc.nbytes,
-        "names": [name._asdict() for name in names],
-        "written": texts,
-        "cannot": refused,
-        "system": options.system,
+        **{key: Said(each) for key, each in facts_of(desc, "dims", "dtype", "is_dense").items()},
+        "bytes": Said(desc.nbytes),
+        "names": Said([name._asdict() for name in names]),
+        **{
+            system: Line("  ".join(each) if system in named else [*each])
+            for system, each in texts.items()
+        },
+        "written": Said(texts),
+        "cannot": Said(refused, f"{', '.join(refused)} (--json says why)" if refused else None),
+        "system": Said(options.system),
     }
     if not names:
-        facts["why"] = _why_nameless(desc)
+        why = _why_nameless(desc)
+        facts |= {"no name": Line(why), "why": Said(why)}
     return facts, 0 if names or options.system else 1
 
 
@@ -160,27 +163,15 @@ def _why_nameless(desc: MemoryDesc) -> str:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each name; of one layout, a line for each system that can write it."""
-    if "written" not in facts:
-        rows = [
-            (row["text"], label_of(row["vocabulary"]), row["domain"], _layout(row))
-            for row in facts["names"]
-        ]
-        if not rows:
-            return ["; ".join(["no known name matches", *filter(None, [facts.get("note")])])]
-        return table(rows)
-    if [*facts["written"]] == [facts["system"]]:
-        return [*facts["written"][facts["system"]]]
-    shown: dict[str, Any] = {"layout": facts["layout"]} | {
-        name: "  ".join(texts)
-        if name in {row["vocabulary"] for row in facts["names"]}
-        else [*texts]
-        for name, texts in facts["written"].items()
-    }
-    if facts["cannot"]:
-        shown["cannot"] = f"{', '.join(facts['cannot'])} (--json says why)"
-    if "why" in facts:
-        shown["no name"] = facts["why"]
-    return lines(shown)
+    if "written" in facts:
+        system = facts["system"].fact
+        return lines(facts) if system is None else [*facts["written"].fact[system]]
+    rows = [
+        (row["text"], label_of(row["vocabulary"]), row["domain"], _layout(row))
+        for row in facts["names"]
+    ]
+    nothing = ["no known name matches", *filter(None, [facts.get("note")])]
+    return table(rows) if rows else ["; ".join(nothing)]
 
 
 def _layout(row: Facts) -> str:

@@ -69,8 +69,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
         notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
     padding: Facts = {}
-    # --beta adds to all of the old content, and a device gets the whole tensor
-    found = None if options.beta or options.device is not None else locate(given, how)
+    # a device gets the whole tensor
+    found = None if options.device is not None else locate(given, how)
     output = None if found is None else _output(options, given, found[0], attr)
     if found and output and _is_large(options, found[0], output):
         said = _in_pieces(options, *found, output, attr)
@@ -164,12 +164,8 @@ def _at_once(
     if not options.raw:  # refuse what a file cannot hold, before the work
         plan_file(options.dst, [stored_layout(output.name, output.stored)], {})
     progress.step("reordering", 1)
-    old = None
-    if options.beta:  # the old content of DST, in the layout in which it is written
-        old, _ = read_tensor(Operand(options.dst), Reading())
-        old = Memory(output.desc, old.data, zero_pad=False) if old.desc == output.stored else old
-    result = _reordered(options, x, output.desc, attr, old)
-    said = () if old is not None else check_reordered(x, result, attr, output.name)
+    result = _reordered(options, x, output.desc, attr)
+    said = check_reordered(x, result, attr, output.name)
     progress.step(f"writing {options.dst}", 1)
     if options.raw:
         save_raw(options.dst, result)
@@ -182,12 +178,10 @@ def _at_once(
     return said
 
 
-def _reordered(
-    options: Options, x: Memory, dst: MemoryDesc, attr: Attr, out: Memory | None
-) -> Memory:
+def _reordered(options: Options, x: Memory, dst: MemoryDesc, attr: Attr) -> Memory:
     """Reorder on the CPU or on the device."""
     if options.device is None:
-        return reorder(x, dst, attr=attr, out=out, threads=options.threads)
+        return reorder(x, dst, attr=attr, threads=options.threads)
     if options.threads is not None:
         raise MemdescError("--threads is for the CPU; leave out --threads or --device")
     import pyopencl as cl  # pyopencl is slow to load
@@ -197,15 +191,14 @@ def _reordered(
     # not every runtime keeps the context of a queue alive
     context = cl.Context([find_device(options.device).device])
     queue = cl.CommandQueue(context)
-    held = None if out is None else reorder(out, out.desc, queue=queue)
-    return reorder(x, dst, attr=attr, out=held, queue=queue).get()
+    return reorder(x, dst, attr=attr, queue=queue).get()
 
 
 def _attr(options: Options) -> Attr:
-    given: dict[str, Any] = {"beta": options.beta, "saturate": options.saturate}
+    given: dict[str, Any] = {"saturate": options.saturate}
     for name, role in ATTRIBUTES.items():
-        text = getattr(options, name.replace("-", "_"))
-        if text is not None and name != "beta":
+        text = getattr(options, name.replace("-", "_"), None)  # --beta is for `memdesc bench`
+        if text is not None:
             given |= _values(options.dst, role, f"--{name}", text)
     return Attr(**given)
 

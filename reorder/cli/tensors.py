@@ -260,12 +260,10 @@ def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
     """
     if how.offset is not None or given.is_raw:
         return _read_raw(given, how), True
-    for is_given, flag, what in (
-        (how.row_pitch is not None, "--row-pitch is for raw pixels", "the shape of its rows"),
-        (how.may_be_longer, "--ignore-rest is for raw bytes", "the size of its tensors"),
-    ):
-        if is_given:
-            raise MemdescError(f"{flag}; {given.text!r} gives {what}")
+    if how.row_pitch is not None:
+        raise MemdescError(f"--row-pitch is for raw pixels; {given.text!r} gives its shape")
+    if how.may_be_longer:
+        raise MemdescError(f"--ignore-rest is for raw bytes; {given.text!r} gives its shape")
     entry = given.entry
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
         how = how._replace(dtype=None)
@@ -452,24 +450,18 @@ def locate(given: Operand, how: Reading) -> tuple[MemoryDesc, Entry] | None:
         return None
     try:
         entry = given.headers[given.name_in(given.headers)]
-        desc = _located(entry, how)
+        desc = desc_of_entry(entry, how.dtype)
+        if entry.is_described:
+            _check_described(entry.name, desc, how)
+        elif how.layout is not None:
+            if desc != memory_desc(desc.dims, desc.dtype):  # not row-major
+                return None
+            # a broadcast element has the dims without taking their memory
+            one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
+            desc = memory_desc(as_memory(one, how.layout).desc.dims, desc.dtype, how.layout)
     except (MemdescError, KeyError):
         return None
-    return (desc, entry) if desc is not None and desc.min_nbytes <= entry.nbytes else None
-
-
-def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
-    desc = desc_of_entry(entry, how.dtype)
-    if how.layout is None:
-        return desc
-    if entry.is_described:
-        _check_described(entry.name, desc, how)
-        return desc
-    # a broadcast element has the dims without taking their memory
-    one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
-    dims = as_memory(one, how.layout).desc.dims
-    is_row_major = desc == memory_desc(desc.dims, desc.dtype)
-    return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
+    return (desc, entry) if desc.min_nbytes <= entry.nbytes else None
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,21 +17,23 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     PaddingError,
+    UnsupportedFormatError,
     data_type,
     image_desc,
     memory_desc,
 )
-from memdesc.dtypes import DATA_TYPES
+from memdesc.desc import desc_of
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import allocates
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
-from memdesc.layout import check_dims
-from memdesc.names import Name, known_images
-from memdesc.tags import LETTERS
+from memdesc.layout import check_dims, layout_by_tag
+from memdesc.names import Name, known_images, resolve_image
+from memdesc.names.registry import names_for
+from memdesc.tags import LETTERS, FormatTag, parse_tag
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.comparison import check_amount, widened
-from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
@@ -67,6 +71,13 @@ _RARE = ("f8_e5m2fnuz", "f8_e4m3fnuz", "f4_e2m1")
 _LEAST, _MOST, _TAIL = 1e-6, 1e6, 0.05
 # One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
+# All orders of at most this many dims are tried for every name: 24 of them.
+_MAX_ORDERED = 4
+# The most elements of a matrix that swizzles are tried for: tiles are small.
+_MAX_SWIZZLED = 1 << 16
+_MATRIX = 2
+# All permutations of at most this many dims are tried: 120 of them.
+_MAX_PERMUTED = 5
 
 
 @immutable
@@ -263,25 +274,18 @@ def identify(
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
     kind = None if dtype is None else data_type(dtype)
-    answer = _by_values(found, plain, kind, _Allowance(atol, rtol))
+    answer = _by_values(found, plain, kind, (atol, rtol))
     if not answer.candidates and not answer.near:
         answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
     is_exact = plain.desc.dtype.name in INTEGERS or atol or rtol
     if answer.candidates or answer.near or is_exact:
         return answer
     # another kernel may round differently
-    loose = _by_values(found, plain, kind, _Allowance(0.0, _LOOSE))
+    loose = _by_values(found, plain, kind, (0.0, _LOOSE))
     if not loose.candidates:
         return answer
     hint = f"; with rtol={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
     return answer._replace(near=loose.candidates[:_MAX_NEAR], verdict=answer.verdict + hint)
-
-
-class _Allowance(NamedTuple):
-    """How far elements may be from the reference, absolutely and relative to it."""
-
-    atol: float
-    rtol: float
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
@@ -314,18 +318,18 @@ def _type_of(data: Any, nelems: int) -> DataType | None:
 
 
 def _by_values(
-    data: NDArray[np.uint8], plain: Memory, dtype: DataType | None, allowed: _Allowance
+    data: NDArray[np.uint8], plain: Memory, dtype: DataType | None, allowed: tuple[float, float]
 ) -> Identification:
     dims = plain.desc.dims
     _check_elements(dims)
     references = [_Reference(data, memory, allowed) for memory in _references(plain, dtype)]
-    orders = permutations(range(len(dims))) if len(dims) <= MAX_ORDERED else [range(len(dims))]
+    orders = permutations(range(len(dims))) if len(dims) <= _MAX_ORDERED else [range(len(dims))]
     sizes: set[int] = set()
     compared: dict[tuple[object, ...], Candidate] = {}
     for order in orders:
         for reference in references:
             kind = reference.desc.dtype
-            layouts, of_all = known_layouts(dims, kind, tuple(order), len(data))
+            layouts, of_all = _known_layouts(dims, kind, tuple(order), len(data))
             sizes |= of_all
             for known in layouts:
                 if known.key not in compared:
@@ -354,7 +358,7 @@ def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) 
     kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
     for kind in (kind for kind in kinds if kind.is_packed):
         swapped = (data >> 4 | data << 4).astype(np.uint8)
-        found = _by_values(swapped, plain, kind, _Allowance(0.0, 0.0)).candidates
+        found = _by_values(swapped, plain, kind, (0.0, 0.0)).candidates
         if found:
             return f"; with the halves of each byte swapped, as {kind}, {_titles(found)} does"
     return ""
@@ -382,19 +386,19 @@ def _in_other_types(
     """
     own, dims = plain.desc.dtype, plain.desc.dims
     order = tuple(range(len(dims)))
-    by_width: dict[int, list[Known]] = {}
+    by_width: dict[int, list[_Known]] = {}
     found: list[Candidate] = []
     for kind in _number_types():
         if kind in tried:
             continue
         if kind.bits not in by_width:
-            by_width[kind.bits], _ = known_layouts(dims, kind, order, len(data))
+            by_width[kind.bits], _ = _known_layouts(dims, kind, order, len(data))
         if not by_width[kind.bits]:
             continue
         memory = reorder(plain, plain.desc.with_dtype(kind))
         if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
             continue
-        reference = _Reference(data, memory, _Allowance(0.0, 0.0))
+        reference = _Reference(data, memory, (0.0, 0.0))
         found += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
     return found
 
@@ -402,7 +406,9 @@ def _in_other_types(
 class _Reference:
     """A tensor of the values that the bytes hold, in one of the types that they may have."""
 
-    def __init__(self, data: NDArray[np.uint8], plain: Memory, allowed: _Allowance) -> None:
+    def __init__(
+        self, data: NDArray[np.uint8], plain: Memory, allowed: tuple[float, float]
+    ) -> None:
         self.desc = plain.desc
         self._data = data
         self._allowed = allowed
@@ -436,7 +442,7 @@ class _Reference:
             is_equal |= np.isnan(found) & np.isnan(values)
         return float(is_equal.mean())
 
-    def compare(self, known: Known) -> Candidate:
+    def compare(self, known: _Known) -> Candidate:
         """Compare a sample of the elements and, if all of it agrees, all elements."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
@@ -457,7 +463,7 @@ def _by_padding(
     _check_elements(dims)
     types = [dtype] if dtype else [DATA_TYPES[name] for name in _WIDTHS]
     order = tuple(range(len(dims)))
-    known = [known_layouts(dims, kind, order, len(data)) for kind in types]
+    known = [_known_layouts(dims, kind, order, len(data)) for kind in types]
     fitting = [each for layouts, _ in known for each in layouts]
     found = [
         Candidate(each.by_caller, order, _names(each), 1.0, is_padding_zero=True)
@@ -552,7 +558,7 @@ def _likelihood(found: Candidate) -> tuple[int, ...]:
     return desc.nelems - desc.padded_nelems, len(desc.layout.blocks), is_permuted, -len(systems)
 
 
-def _names(known: Known) -> tuple[Name, ...]:
+def _names(known: _Known) -> tuple[Name, ...]:
     """Return the shortest tag, then packings if the elements may be codes, then activations."""
     shortest, *others = dict.fromkeys(
         name for desc in known.descs for name in (*desc.names(), *_images(desc))
@@ -608,3 +614,110 @@ def _is_padding_zero(memory: Memory) -> bool:
     except PaddingError:
         return False
     return True
+
+
+# Known layouts.
+
+
+class _Known(NamedTuple):
+    """Descriptors that put every element at the same offset.
+
+    Dim k of `descs` is dim ``order[k]`` of the caller; those with fewest blocks come first. `key`
+    identifies the offsets in terms of the caller's dims.
+    """
+
+    order: tuple[int, ...]
+    descs: list[MemoryDesc]
+    key: tuple[object, ...]
+
+    @property
+    def by_caller(self) -> MemoryDesc:
+        """The layout in terms of the caller's dims."""
+        return self.descs[0].permute_axes(self.order)
+
+    def with_dtype(self, dtype: DataType) -> _Known:
+        """Return the same layouts of elements of another type of the same width."""
+        key = (dtype.name, *self.key[1:])
+        return _Known(self.order, [desc.with_dtype(dtype) for desc in self.descs], key)
+
+
+def _known_layouts(
+    dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...], nbytes: int
+) -> tuple[list[_Known], set[int]]:
+    """Return every known layout of a size once: named ones, and row-major ones in any order.
+
+    `dims` are the logical sizes in the caller's order; dim k of a name is dim ``order[k]`` of the
+    caller. Some names exist only for some widths of the type.
+
+    Returns the layouts of `nbytes`, and the sizes of all known layouts, in bytes.
+    """
+    ordered = tuple(dims[k] for k in order)
+    found: dict[tuple[object, ...], list[MemoryDesc]] = {}
+    sizes = set()
+    for tag in _known_tags(ordered, dtype.bits):
+        try:
+            layout = layout_by_tag(tag, ordered)
+        except MemdescError:  # padded beyond int64
+            continue
+        sizes.add(dtype.nbytes(layout.span))
+        if dtype.nbytes(layout.span) == nbytes:
+            desc = desc_of(dtype, layout)
+            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+    for desc in _swizzled_tiles(ordered, dtype):
+        sizes.add(desc.nbytes)
+        if desc.nbytes == nbytes:
+            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+    layouts = [_Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
+    return layouts, sizes
+
+
+# enough for one tensor with its dims in any order, in several widths
+@lru_cache(maxsize=32)
+def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
+    """Return the tags of all names that exist for these sizes and this width, without repeats."""
+    letters = LETTERS[: len(dims)]
+    plain = map("".join, permutations(letters)) if len(dims) <= _MAX_PERMUTED else [letters]
+    found = dict.fromkeys(parse_tag(text) for text in plain)
+    for known, parsed in names_for(len(dims), bits):
+        with suppress(UnsupportedFormatError):  # a name for other sizes
+            parsed.vocabulary.check_dims(known.text, dims, parsed.tag)
+            found[parsed.tag] = None
+    for name in known_images():
+        with suppress(MemdescError):  # a name for other dims
+            tag = resolve_image(name.text, dims).tag
+            # one of a fused index puts elements where row-major does, and pads only the end
+            if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):
+                found[tag] = None
+    return tuple(found)
+
+
+def _swizzled_tiles(dims: tuple[int, ...], dtype: DataType) -> Iterator[MemoryDesc]:
+    """Yield the usual swizzles of a matrix: CUTLASS's atoms and Triton's tiles."""
+    if len(dims) != _MATRIX or not 0 < prod(dims) <= _MAX_SWIZZLED or dtype.bits < BYTE_BITS:
+        return
+    chunk = 128 // dtype.bits
+    texts = [f"{major}_SW{width}" for major in ("K", "MN") for width in (32, 64, 128)]
+    texts += [f"NVMMASharedLayout({width}, {dtype.bits})" for width in (32, 64, 128)]
+    texts += [
+        f"SwizzledSharedLayout({chunk}, {per}, {most}, {order})"
+        for per, most in ((1, 8), (2, 4), (4, 2))
+        for order in ([1, 0], [0, 1])
+    ]
+    for text in texts:
+        with suppress(MemdescError):  # dims that are not whole tiles
+            desc = memory_desc(dims, dtype, text)
+            if desc.layout.xor:
+                yield desc
+
+
+def _count_blocks(desc: MemoryDesc) -> int:
+    return len(desc.layout.blocks)
+
+
+def _key(desc: MemoryDesc) -> tuple[object, ...]:
+    """Return a value that descriptors of the same dims and dtype share if all offsets are equal."""
+    layout = desc.layout
+    tables = [layout.offsets()] if layout.xor else layout.tables()
+    offsets = b"".join(table.tobytes() for table in tables)
+    axes = tuple(axis.dims for axis in layout.axes)
+    return (desc.dtype.name, desc.nbytes, axes, blake2b(offsets, digest_size=16).digest())

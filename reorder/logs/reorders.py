@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
+from operator import add
 from statistics import median
 
 from memdesc import MemoryDesc
@@ -197,14 +198,14 @@ def group_reorders(
     found = []
     for key, places in groups.items():
         primitive = executions[places[0]].primitive
-        relation, why = _relation(primitive)
+        relation, why, nbytes = _relation(primitive)
         found.append(
             LoggedReorder(
                 primitive,
                 times_of([executions[at].milliseconds for at in places]),
                 relation,
                 why,
-                _nbytes(primitive),
+                nbytes,
                 neighbours.all_of(places, "src"),
                 neighbours.all_of(places, "dst"),
                 in_run[key],
@@ -241,12 +242,7 @@ def round_trips(
         RoundTrip(
             executions[places[0][0]].primitive,
             executions[places[0][1]].primitive,
-            _together(
-                *(
-                    times_of([executions[at].milliseconds for at in side])
-                    for side in zip(*places, strict=True)
-                )
-            ),
+            _times_of_both(executions, places),
             kinds,
             neighbours.all_of([there for there, _ in places], "src"),
             neighbours.all_of([back for _, back in places], "dst"),
@@ -257,11 +253,11 @@ def round_trips(
     return sorted(trips, key=lambda each: -each.times.cost)
 
 
-def _together(there: Times, back: Times) -> Times:
-    """Return the times of both: the sum of their medians, as in the total of all reorders."""
-    return Times(
-        there.executions, *(one + other for one, other in zip(there[1:], back[1:], strict=True))
-    )
+def _times_of_both(executions: Sequence[VerboseEntry], places: Sequence[tuple[int, int]]) -> Times:
+    """Return the sums of the medians of both, and so on, as in the total of all reorders."""
+    sides = zip(*places, strict=True)
+    there, back = (times_of([executions[at].milliseconds for at in side]) for side in sides)
+    return Times(len(places), *map(add, there[1:], back[1:]))
 
 
 def _layers(names: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
@@ -294,23 +290,19 @@ def why_not_understood(primitive: VerbosePrimitive) -> str:
     return f"attributes that are not understood: {' '.join(primitive.attributes.not_understood)}"
 
 
-def _relation(primitive: VerbosePrimitive) -> tuple[str, str]:
-    src, dst = primitive.tensors["src"], primitive.tensors["dst"]
-    if not isinstance(src.desc, MemoryDesc) or not isinstance(dst.desc, MemoryDesc):
-        return UNKNOWN, src.why or dst.why or "some sizes are known only at execution"
-    found = compare_layouts(src.desc, dst.desc)
+def _relation(primitive: VerbosePrimitive) -> tuple[str, str, int | None]:
+    """Return how the layouts of a reorder are related, why, and how many bytes it moves."""
+    src, dst = (primitive.tensors[side] for side in ("src", "dst"))
+    one, other = src.desc, dst.desc
+    if not isinstance(one, MemoryDesc) or not isinstance(other, MemoryDesc):
+        return UNKNOWN, src.why or dst.why or "some sizes are known only at execution", None
+    nbytes = one.dtype.nbytes(one.nelems) + other.dtype.nbytes(other.padded_nelems)
+    found = compare_layouts(one, other)
     if found.kind != "copy" and primitive.attributes.not_understood:
-        return UNKNOWN, why_not_understood(primitive)
+        return UNKNOWN, why_not_understood(primitive), nbytes
     if found.kind == "copy" or not _computes(primitive):
-        return found.kind, found.why
-    return "copy", "the attributes change the values"
-
-
-def _nbytes(primitive: VerbosePrimitive) -> int | None:
-    src, dst = primitive.tensors["src"].desc, primitive.tensors["dst"].desc
-    if not isinstance(src, MemoryDesc) or not isinstance(dst, MemoryDesc):
-        return None
-    return src.dtype.nbytes(src.nelems) + dst.dtype.nbytes(dst.padded_nelems)
+        return found.kind, found.why, nbytes
+    return "copy", "the attributes change the values", nbytes
 
 
 class _Neighbours:
@@ -337,26 +329,19 @@ class _Neighbours:
         return tuple(self._weights[_layout(tensor), tensor.dims])
 
     def _near(self, at: int, side: str) -> Neighbour | None:
-        primitive = self._executions[at].primitive
-        for other in self._around(at, side):
+        primitive, step = self._executions[at].primitive, -1 if side == "src" else 1
+        for place in range(at + step, at + step * (_NEAR + 1), step):
+            if not 0 <= place < len(self._executions) or self._run_of[place] != self._run_of[at]:
+                return None
+            other = self._executions[place].primitive
+            if other.kind == "reorder":
+                continue
             key = id(primitive), id(other), side
             if key not in self._known:
                 self._known[key] = _match(primitive.tensors[side], other, is_output=side == "src")
             if self._known[key]:
                 return Neighbour(other, self._known[key])
         return None
-
-    def _around(self, at: int, side: str) -> Iterator[VerbosePrimitive]:
-        places = (
-            range(at - 1, max(at - 1 - _NEAR, -1), -1)
-            if side == "src"
-            else range(at + 1, min(at + 1 + _NEAR, len(self._executions)))
-        )
-        for place in places:
-            if self._run_of[place] != self._run_of[at]:
-                return
-            if (other := self._executions[place].primitive).kind != "reorder":
-                yield other
 
 
 def data_sizes(primitive: VerbosePrimitive, *, is_output: bool) -> set[int]:
