@@ -95,6 +95,10 @@ class BatchBuilder:
         self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
         # whether lines are joined by masked loads though they do not stream
         self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
+        # whether pairs of half lines are joined too: only there is the time that of the stores
+        self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
+            self.nbytes // threads
+        )
         # whether other places of dst have other batches
         self.depends_on_place = False
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
@@ -132,7 +136,7 @@ class BatchBuilder:
             for scheduled, fills_lines in zip(parts, streams, strict=True):
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
                 is_cached = self.joins_cached and scheduled.joins_vectors(bits)
-                joins_lines = scheduled.joins_lines(bits, masked=has_masks())
+                joins_lines = scheduled.joins_lines(bits, pairs=self.joins_pairs)
                 if joins_lines and (can_stream or is_cached) and not is_vector:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
@@ -162,7 +166,9 @@ class BatchBuilder:
             parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        parts = parts or tile_boxes((box,), bits, element_stride, streams=self.streams)
+        parts = parts or tile_boxes(
+            (box,), bits, element_stride, streams=self.streams, is_shared=self.threads > 1
+        )
         self.depends_on_place |= (self.streams or self.fills_lines) and any(
             part.fills_lines(bits) or part.interleaved_run(bits) or part.has_short_runs(bits)
             for part in parts

@@ -30,8 +30,10 @@ from reorder.plan.passes import moved, split_node
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
 _PIECE, _PIECE_LINES = 128, 32
-# Lines of src that are read again after this many runs are still in the first-level cache.
-_NEAR_RUNS = 32
+# Lines of src that are read again after this many runs are still in the first-level cache. Threads
+# that divide pieces write parts of the same lines, which costs more than reading from the second
+# level, where they are after as many runs as the other number.
+_NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
 # Lines of dst in a piece of streamed runs that do not start lines, at least.
 _STREAMED_LINES = 16
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
@@ -45,16 +47,18 @@ def tile_boxes(
     element_stride: int = 1,
     *,
     streams: bool = False,
+    is_shared: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
-    Runs of at most a line are moved so that lines of both sides are used while they are cached.
-    With `streams` longer ones, which non-temporal stores write, are read from few pages in turn.
+    Runs of at most a line are moved so that lines of both sides are used while they are cached;
+    `is_shared` says that threads will divide them. With `streams` longer ones, which non-temporal
+    stores write, are read from few pages in turn.
     """
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
     for box in reversed(boxes):
-        ordered = [*_in_pieces(box, bits, element_stride, streams=streams)]
+        ordered = [*_in_pieces(box, bits, element_stride, streams=streams, is_shared=is_shared)]
         todo += ordered or [select_kernel(box, element_stride)]
     while todo:
         scheduled = todo.pop()
@@ -94,7 +98,7 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
 
 
 def _in_pieces(
-    box: Box, bits: int, element_stride: int, *, streams: bool
+    box: Box, bits: int, element_stride: int, *, streams: bool, is_shared: bool
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
@@ -130,7 +134,7 @@ def _in_pieces(
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
     else:
-        steps = _short_runs_at_once(box, src_loop, bits, element_stride)
+        steps = _short_runs_at_once(box, src_loop, bits, element_stride, is_shared=is_shared)
         if not steps:
             return
     if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
@@ -147,17 +151,21 @@ def _in_pieces(
         yield select_kernel(ordered, element_stride)
 
 
-def _short_runs_at_once(box: Box, src_loop: Node, bits: int, element_stride: int) -> int:
+def _short_runs_at_once(
+    box: Box, src_loop: Node, bits: int, element_stride: int, *, is_shared: bool
+) -> int:
     """Return how many runs of at most a line a piece of dst has; 0 if it should have all."""
     *_, last, run = box.nodes
     nbits = run.extent * bits
-    if size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1]) <= _NEAR_RUNS:
+    runs = size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1])
+    if runs <= _NEAR_RUNS:
         return 0
     if nbits == LINE_BITS:
         return min(last.extent, _PIECE_LINES)
     if box.offsets[1] % (LINE_BITS // bits * element_stride):
         steps = MANY_LINES * LINE_BITS // nbits
-        return steps if steps <= last.extent else 0
+        is_left = last.extent < steps or (is_shared and runs <= _NEAR_RUNS_SHARED)
+        return 0 if is_left else steps
     return min(last.extent, max(2, _PIECE // run.extent))
 
 

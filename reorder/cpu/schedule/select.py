@@ -152,11 +152,11 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
 
-    def joins_lines(self, bits: int, *, masked: bool = False) -> bool:
+    def joins_lines(self, bits: int, *, pairs: bool = False) -> bool:
         """Whether it copies runs whose lines of dst are all whole, or joined from two runs.
 
-        A run has at least a line, or with masked stores half of one, and so many follow each other
-        in dst that both ends, where lines are written in part, matter little.
+        A run has at least a line, or half of one if `pairs` are joined, and so many follow each
+        other in dst that both ends, where lines are written in part, matter little.
         """
         loops = (*self.columns, *self.rows)
         extents = [node.extent for node in loops]
@@ -165,7 +165,7 @@ class ScheduledBox(NamedTuple):
         return (
             self.micro_kernel == RUN
             and not self.tables
-            and (self.columns[0].extent * bits >= LINE_BITS or (masked and self._has_pairs(bits)))
+            and (self.columns[0].extent * bits >= LINE_BITS or (pairs and self._has_pairs(bits)))
             and all(node.valid == node.extent for node in self.box.nodes)
             and (joined * bits >= MANY_LINES * LINE_BITS or self.fills_lines(bits))
         )

@@ -154,6 +154,13 @@ def test_runs_are_moved_in_pieces_along_both_sides(
     }
 
 
+def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
+    for extent, loops in (300, {(200, 300, 4)}), (2000, {(8, 32, 4), (8, 16, 4), (16, 16, 4)}):
+        tiles = tile_boxes((_swap(extent, 200, 4, at=4),), 32, is_shared=True)
+        found = {tuple(node.extent for node in tile.box.nodes[-3:]) for tile in tiles}
+        assert (extent, found) == (extent, loops)
+
+
 def test_rows_that_are_repeated_are_not_read_in_the_order_of_others() -> None:
     nodes = _nodes((20, -1008, 2000 * 1008), (2000, 0, 1008), (1008, 1, 1))
     box = Box((20 * 1008, 0), nodes)
@@ -315,12 +322,12 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
 ) -> None:
     box, bits = _box(case, 4)
     scheduled = select_kernel(box)
-    found = scheduled.joins_lines(bits, masked=True), scheduled.joins_vectors(bits)
+    found = scheduled.joins_lines(bits, pairs=True), scheduled.joins_vectors(bits)
     assert found == (joins, in_caches)
     is_short = scheduled.columns[0].extent * bits < 8 * LINE_NBYTES
     assert scheduled.joins_lines(bits) == (joins and not is_short)
     if joins:
-        assert scheduled.joined(bits).joins_lines(8, masked=True)
+        assert scheduled.joined(bits).joins_lines(8, pairs=True)
         assert scheduled.joined(bits).box.size == bits // 8 * box.size
 
 
