@@ -154,21 +154,19 @@ class Elements:
     def load_masked(self, location: Location, mask: Value, others: Value | None = None) -> Value:
         """Return a vector; lanes outside the mask are not read: those of `others`, or zeros."""
         others = self.zeros(mask.type.count) if others is None else others
-        return self._call_masked("load", others.type, *self._masked(location, mask), others)
+        return self._call_masked("load", others.type, (), location, mask, others)
 
     def store_masked(self, value: Value, location: Location, mask: Value) -> None:
         """Write those lanes of a vector that are in a mask."""
-        self._call_masked("store", ir.VoidType(), value, *self._masked(location, mask))
+        self._call_masked("store", ir.VoidType(), (value,), location, mask)
 
-    def _masked(self, location: Location, mask: Value) -> tuple[Value, Value, Value]:
-        """Return the arguments that loads and stores share: pointer, alignment and mask."""
-        pointer = self.pointer(location, self.vector_type(mask.type.count))
-        return pointer, ir.IntType(32)(1), mask
-
-    def _call_masked(self, name: str, result: Type, *arguments: Value) -> Value:
-        lanes = arguments[-1].type.count
+    def _call_masked(
+        self, name: str, result: Type, first: tuple[Value, ...], at: Location, *rest: Value
+    ) -> Value:
+        lanes = rest[0].type.count
+        pointer, unaligned = self.pointer(at, self.vector_type(lanes)), ir.IntType(32)(1)
         full_name = f"llvm.masked.{name}.v{lanes}i{self.bits}.p0"
-        return call(self.builder, full_name, result, *arguments)
+        return call(self.builder, full_name, result, *first, pointer, unaligned, *rest)
 
     def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
         """Write a vector of contiguous elements; as for `load_vector` if they have 4 bits.

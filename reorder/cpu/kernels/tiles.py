@@ -13,11 +13,10 @@ from reorder.cpu.kernels.interpreter import (
 )
 from reorder.cpu.llvm.emit import (
     I64,
-    Number,
     Value,
     load_fields,
     loop,
-    stack_pointer,
+    stack_space,
     where,
 )
 from reorder.cpu.schedule.tile_program import (
@@ -36,19 +35,17 @@ class _Tile(NamedTuple):
     """What the steps of a tile share."""
 
     call: InterpreterCall
-    # pointer to the offset of each operand
+    # addresses of the offset of each operand, of the slots, and of the `Placement` of the step
     offsets: Value
-    # address of the slots
     slots: Value
-    # pointer to the `Placement` of the step that runs
     placement: Value
 
 
 def emit_tiles(call: InterpreterCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
     builder = slots.builder
-    offsets = stack_pointer(builder, I64, OPERANDS)
-    placement = stack_pointer(builder, I64, len(Placement._fields))
+    offsets = stack_space(builder, I64, OPERANDS)
+    placement = stack_space(builder, I64, len(Placement._fields))
     tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = OPERANDS * WORD_NBYTES
     for step_range, instruction, index in each_range(call):
@@ -60,7 +57,7 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
         steps_at = loops.end()
         for position in loops.each_step(step_range.first, step_range.last, Position(starts, 0)):
             for n, offset in enumerate(position.offsets):
-                builder.store(offset, builder.gep(offsets, [ir.Constant(I64, n)]))
+                offsets[n] = offset
             with loop(0, head.steps) as k:
                 _emit_step(tile, steps_at + k * nbytes_of(TileStep))
     # make non-temporal stores visible to other threads
@@ -69,7 +66,6 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
 
 def _emit_step(tile: _Tile, step_at: Value) -> None:
     """Run one step of a tile."""
-    builder = step_at.builder
     step = load_fields(step_at, TileStep)
     src = _locate(tile, step.src_base, step.src_placed_by, step.shift)
     dst = _locate(tile, step.dst_base, step.dst_placed_by, step.shift)
@@ -78,7 +74,7 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
         src.index, dst.index, operand.address, operand.index, _address(tile, step.factor_base)
     )
     for k, number in enumerate(placement):
-        builder.store(number, builder.gep(tile.placement, [ir.Constant(I64, k)]))
+        tile.placement[k] = number
     call = InterpreterCall(
         src.address,
         dst.address,
@@ -86,7 +82,7 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
         step.ranges,
         begin=ir.Constant(I64, 0),
         end=step.range_count,
-        points=builder.ptrtoint(tile.placement, I64),
+        points=tile.placement,
         point_count=ir.Constant(I64, 1),
     )
     emit_call(step.interpreter, call)
@@ -104,6 +100,5 @@ def _address(tile: _Tile, base: Value) -> Value:
 def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
     """Return where one of the three sides of a step starts, by its fields of a `TileStep`."""
     is_placed = placed_by != NO_OPERAND
-    pointer = base.builder.gep(tile.offsets, [where(is_placed, placed_by, 0)])
-    offset = Number(base.builder, pointer).load() << shift
+    offset = tile.offsets[where(is_placed, placed_by, 0)] << shift
     return Location(_address(tile, base), where(is_placed, offset, 0))

@@ -101,6 +101,8 @@ class BatchBuilder:
         )
         # whether other places of dst have other batches
         self.depends_on_place = False
+        # whether rows start within a line, so that two instructions write parts of one
+        self.takes_turns = self.place > 0
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
         # "rotated rows"
         self.kernels: tuple[str, ...] = ()
@@ -194,23 +196,15 @@ class BatchBuilder:
         threads = 1 if kernel.is_packed else self.threads
         # the parts of swizzled rows share lines too
         is_swizzled = bool(self.plan.src.layout.xor or self.plan.dst.layout.xor)
-        takes_turns = is_swizzled or self._has_parts_of_lines
+        takes_turns = is_swizzled or self.takes_turns
         shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
-
         points = partial(points_in_bytes, bits=bits)
         return Batch(kernel, program, shares, points, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         threads = 1 if is_whole else self.threads
-        return partition(
-            workloads, nbytes, threads, self.machine, takes_turns=self._has_parts_of_lines
-        )
-
-    @property
-    def _has_parts_of_lines(self) -> bool:
-        """Whether rows start within a line, so that two instructions write parts of one."""
-        return self.place > 0
+        return partition(workloads, nbytes, threads, self.machine, takes_turns=self.takes_turns)
 
 
 def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:

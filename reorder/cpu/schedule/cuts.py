@@ -198,17 +198,15 @@ def rows_at_once(
     1024
     """
     *inner, outermost = rows
-    inside = prod(max(1, min(node.extent, _span(node, step) // PAGE_NBYTES)) for node in inner)
+    inside = 1
+    for node in inner:
+        span = node.extent * abs(node.strides[0]) * step
+        inside *= max(1, min(node.extent, span // PAGE_NBYTES))
     stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
     steps = max(1, pages // inside) * (PAGE_NBYTES // stride)
     grain = line // gcd(line, size_of(inner))
     limit = min(steps, most_steps(rows))
     return max(1, limit // grain) * grain
-
-
-def _span(node: Node, step: int) -> int:
-    """Return the bytes of src between the first step of a loop and the end of the last one."""
-    return node.extent * abs(node.strides[0]) * step
 
 
 def most_steps(group: tuple[Node, ...]) -> int:

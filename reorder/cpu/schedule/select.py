@@ -1,6 +1,7 @@
 """Selection of the micro-kernel of a box, and of the loops that it runs: pure functions."""
 
 from collections.abc import Iterable
+from itertools import product
 from math import prod
 from types import MappingProxyType
 
@@ -347,14 +348,13 @@ def _transposed_groups(
     from_src, from_dst = (_contiguous_group(nodes, side, element_stride) for side in (0, 1))
     best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()
     best_score = (0, 0)
-    for i in range(1, len(from_src) + 1):
-        for j in range(1, len(from_dst) + 1):
-            columns, rows = from_src[:i], from_dst[:j]
-            if set(columns).isdisjoint(rows):
-                width, height = map(size_of, (columns, rows))
-                score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
-                if score > best_score:
-                    best, best_score = (columns, rows), score
+    lengths = (range(1, len(group) + 1) for group in (from_src, from_dst))
+    for i, j in product(*lengths):
+        columns, rows = from_src[:i], from_dst[:j]
+        width, height = map(size_of, (columns, rows))
+        score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
+        if score > best_score and set(columns).isdisjoint(rows):
+            best, best_score = (columns, rows), score
     return best
 
 
