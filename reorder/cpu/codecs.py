@@ -351,17 +351,14 @@ def _encode_boolean(codec: Codec, values: Value, work: str, form: BooleanFormat)
 
 
 def _as_f32(codec: Codec, values: Value, form: FloatFormat | None = None) -> Value:
-    """Return values as f32: rounded to nearest if that is the target `form`, else to odd.
-
-    That truncates, and sets the last bit if inexact. A second rounding, to fewer bits, then gives
-    the same result as a single rounding.
-    """
+    """Return values as f32: rounded to nearest if that is the target `form`, else to odd."""
     f32 = codec.values("f32")
     if values.type == f32:
         return values
     nearest = values.fptrunc(f32)
     if form == _F32:
         return nearest
+    # truncated, with the last bit set if inexact
     back = nearest.fpext(codec.values("f64"))
     bits = nearest.bitcast(codec.integers(32))
     magnitude = codec.floats("fabs", values)
@@ -461,12 +458,10 @@ def _are_special(codec: Codec, values: Value) -> Value:
 
 
 def _round_to_bfloat(codec: Codec, values: Value) -> Value:
-    """Return the codes of f32 values in bf16; denormals become zeros.
-
-    One instruction converts two registers: LLVM alone uses two, and a third one to join them.
-    """
+    """Return the codes of f32 values in bf16; denormals become zeros."""
     if codec.lanes % (2 * GROUP):
         return values.fptrunc(codec.vector(_BFLOAT_TYPE)).bitcast(codec.integers(16))
+    # LLVM alone converts each register, and joins two by a third instruction
     name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     pair = ir.VectorType(_BFLOAT_TYPE, 2 * GROUP)
     parts = codec.parts(values, GROUP)

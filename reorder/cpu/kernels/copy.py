@@ -71,6 +71,11 @@ class Rows(NamedTuple):
         elements = self.elements
         return self._replace(src=elements.rebased(self.src), dst=elements.rebased(self.dst))
 
+    def split(self) -> tuple["Rows", "Rows"]:
+        """Return the rows that hold data, and the others."""
+        stop = maximum(minimum(self.head.valid_rows, self.last), self.first)
+        return self._replace(last=stop), self._replace(first=stop)
+
     def each(self) -> Iterator[tuple[Location, Location, Value]]:
         """Emit a loop over the rows; yields both locations, and whether the row holds data."""
         with loop(self.first, self.last) as row:
@@ -92,17 +97,16 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     # all rows have the same length, so it is tested before the loop over them, by few branches: a
     # call may have 32 short rows; once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
-    data_rows = maximum(minimum(rows.head.valid_rows, rows.last), rows.first)
-    data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
-    sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
-    counts = [lanes for lanes in sizes if lanes > 1]
+    data, rest = rows.split()
     if elements.bits == BYTE_BITS:
         with when(rows.head.joins_lines != 0):
             _emit_lines(rows, done)
             builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
-    for lanes in counts:
+    for lanes in (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES):
+        if lanes <= 1:
+            continue
         block = builder.append_basic_block("vectors")
         by_length.add_case(run.extent.operand(lanes), block)
         builder.position_at_end(block)
@@ -114,7 +118,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows of at least 16 bytes are faster in parts that overlap: fewer accesses cross
         # lines
-        is_between = (run.extent >= lane) & (run.extent <= parts[-1].longest)
+        is_between = (run.extent >= lane) & (run.extent <= _longest(parts[-1]))
         is_padded = run.valid < run.extent
         # up to three vectors without a loop
         with when(is_padded | ~is_between):
@@ -124,9 +128,9 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
                     builder.branch(done)
     if parts:
         # in ascending order: each begins where the one before it ends
-        with when(run.valid > parts[0].lanes):
+        with when(run.valid > parts[0][0]):
             for part in parts:
-                with when(run.valid <= part.longest):
+                with when(run.valid <= _longest(part)):
                     _emit_parts(data, part)
                     builder.branch(moved)
     _emit_any(rows)
@@ -317,53 +321,41 @@ def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
         [elements.lane_mask(count - start, lanes) for start in starts]
         for count in (rows.head.valid, rows.head.extent)
     )
-    data_rows = maximum(minimum(rows.head.valid_rows, rows.last), rows.first)
-    rows = rows.rebased()
-    for src, dst, _ in rows._replace(last=data_rows).each():
+    data, rest = rows.rebased().split()
+    for src, dst, _ in data.each():
         parts = [
             elements.load_masked(src + start, mask)
             for start, mask in zip(starts, loaded, strict=True)
         ]
         for start, mask, part in zip(starts, stored, parts, strict=True):
             elements.store_masked(part, dst + start, mask)
-    for _, dst, _ in rows._replace(first=data_rows).each():
+    for _, dst, _ in rest.each():
         for start, mask in zip(starts, stored, strict=True):
             elements.store_masked(elements.zeros(lanes), dst + start, mask)
 
 
-class _Parts(NamedTuple):
-    """Vectors of `lanes` elements, and a tail of at most as many that may overlap the last one."""
-
-    lanes: int
-    vectors: int
-    tail: int
-
-    @property
-    def longest(self) -> int:
-        """Elements of the longest row that they cover."""
-        return self.vectors * self.lanes + self.tail
-
-
-def _parts_of(elements: Elements) -> list[_Parts]:
-    """Return the rows of `_PARTS` for elements of a width; none if the kernel streams."""
-    if elements.streams:
-        return []
-    parts = [
-        _Parts(size * BYTE_BITS // elements.bits, count, tail * BYTE_BITS // elements.bits)
-        for size, count, tail in _PARTS
-    ]
+def _parts_of(elements: Elements) -> list[tuple[int, int, int]]:
+    """Return the rows of `_PARTS` in elements of a width; none if the kernel streams."""
     # masked stores of whole lines, where they exist, are faster than parts of lines
-    return [
-        part
-        for part in parts
-        if part.tail and not (has_masks() and elements.fills_line(part.lanes))
+    longest = LINE_NBYTES - 1 if has_masks() else max(size for size, _, _ in _PARTS)
+    parts = [
+        (size * BYTE_BITS // elements.bits, count, tail * BYTE_BITS // elements.bits)
+        for size, count, tail in _PARTS
+        if size <= longest and not elements.streams
     ]
+    return [part for part in parts if part[-1]]
 
 
-def _emit_parts(rows: Rows, parts: _Parts) -> None:
+def _longest(part: tuple[int, int, int]) -> int:
+    """Return the elements of the longest row that vectors and a tail cover."""
+    lanes, count, tail = part
+    return count * lanes + tail
+
+
+def _emit_parts(rows: Rows, part: tuple[int, int, int]) -> None:
     """Move rows by a few vectors and a tail that may overlap the last one; zeros follow them."""
     elements, head = rows.elements, rows.head
-    lanes, count, tail = parts
+    lanes, count, tail = part
     pieces = [*((k * lanes, lanes) for k in range(count)), (head.valid - tail, tail)]
     skipped = head.extent - head.valid
     rows = rows.rebased()
@@ -419,8 +411,7 @@ def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, l
 def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
     """Return a vector of `lanes` elements: all ones in the first `valid`, zeros in the others.
 
-    It is loaded from a constant of ones followed by zeros, `valid` elements before the first zero:
-    a mask made by a comparison would be recomputed for each row.
+    It is loaded from a constant: a mask made by a comparison would be recomputed for each row.
     """
     ones = bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES)
     content = ir.Constant(ir.ArrayType(BYTE, len(ones)), ones)

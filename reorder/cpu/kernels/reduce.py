@@ -71,15 +71,13 @@ def _add(address: Value, values: Value) -> None:
 
 
 def _sum_of_groups(src: Value, lanes: int, size: int) -> Value:
-    """Return the sums of groups of contiguous elements, a group in each lane.
-
-    A group is loaded as one integer, from which two shifts extract each byte with its sign.
-    """
+    """Return the sums of groups of contiguous elements, a group in each lane."""
     bits = BYTE_BITS * size
     groups, sums = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(_SUM, lanes)
     group = src.load_at(groups)
     if size == 1:
         return group.sext(sums)
+    # two shifts extract a byte with its sign
     bytes_ = [group << (bits - BYTE_BITS * (k + 1)) >> (bits - BYTE_BITS) for k in range(size)]
     total = reduce(operator.add, bytes_)
     return total if groups == sums else total.sext(sums)

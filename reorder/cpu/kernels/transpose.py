@@ -213,11 +213,9 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
 
 
 def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _TileShape) -> None:
-    """Prefetch the lines of dst that the next tile of the same columns is the first to write.
-
-    They are those in which that tile ends, if tiles are as high as lines. Measured on x86 only.
-    """
+    """Prefetch the lines of dst that the next tile of the same columns is the first to write."""
     elements = move.elements
+    # they are those in which that tile ends, if tiles are as high as lines; measured on x86 only
     if elements.streams or shape.height * elements.bits < LINE_BITS or not is_x86():
         return
     with when(move.head.prefetches_dst):

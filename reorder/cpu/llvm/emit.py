@@ -265,10 +265,7 @@ def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
 
 
 def _no_transformations(module: Value) -> Value:
-    """Return the metadata that keeps LLVM from unrolling and vectorizing a loop.
-
-    Loops that profit from vectors already use them; for the others LLVM would only double the code.
-    """
+    """Return the metadata that keeps LLVM from doubling code: loops that profit use vectors."""
     name = "memdesc.loop"
     if name not in module.namedmetadata:
         options = [module.add_metadata(["llvm.loop.unroll.disable"])]

@@ -20,6 +20,7 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     is_scattered,
     pack_for_kernels,
+    scaled,
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
@@ -215,12 +216,7 @@ def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, 
     nbytes = bits // BYTE_BITS // element_stride
     unit = gcd(nbytes, place)
     if place % nbytes:
-        factor = nbytes // unit
-        nodes = tuple(
-            node._replace(strides=tuple(factor * stride for stride in node.strides))
-            for node in box.nodes
-        )
-        box = box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
-        element_stride *= factor
+        box = scaled(box, nbytes // unit)
+        element_stride *= nbytes // unit
     src, dst = box.offsets
     return box._replace(offsets=(src, dst + place // unit)), element_stride

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from memdesc.swizzle import Terms, swizzled
+from memdesc.swizzle import swizzled
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import RUN, STRIDED, TILE, TRANSPOSED, ScheduledBox, Tables
 from reorder.cpu.tables import Words
@@ -75,11 +75,7 @@ class _Table:
             )
             for (axis, (dst,)), (_, (src,)) in zip(loop.dst, loop.src, strict=True)
         ]
-        self._xor, self._element_stride = loop.xor, element_stride
-
-    def terms(self, operand: int) -> Terms:
-        """Return the XOR terms of an operand."""
-        return self._xor[operand][1]
+        self.xor, self._element_stride = loop.xor, element_stride
 
     def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> Words:
         """Return the offset of each step of some loops, given innermost first, in an operand.
@@ -87,7 +83,7 @@ class _Table:
         `start` is that of their first step before the XOR. Loops beside those of the table are
         within granules, or multiples of the pattern.
         """
-        first, terms = self._xor[operand]
+        first, terms = self.xor[operand]
         size = self._element_stride
         bases = offset_table([node.extent for node in loops], [n.strides[operand] for n in loops])
         found = np.array(bases, np.int64) + start
@@ -98,8 +94,8 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
     """Schedule a box whose loops are contiguous in src and in dst in two groups."""
     groups: list[list[Node]] = [[], []]
     # the loops of the table are contiguous in an operand without a swizzle only
-    plain = [k for k in (SRC, DST) if not table.terms(k)]
-    for k in (*(k for k in (SRC, DST) if k not in plain), *plain):
+    plain = [k for k in (SRC, DST) if not table.xor[k][1]]
+    for k in sorted((SRC, DST), key=lambda k: k in plain):
         loops = [node for node in box.nodes if node not in groups[1 - k]]
         loops += table.loops if k in plain else []
         for n in contiguous_loops(loops, k, element_stride):
@@ -122,7 +118,7 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
         ]
         for operand, group in ((SRC, rows), (DST, columns))
     )
-    has_own_columns = bool(steps or table.terms(DST))
+    has_own_columns = bool(steps or DST not in plain)
     tables = tuple(
         Tables(rows_of, columns_of if has_own_columns else None)
         for rows_of, columns_of in zip(src, dst, strict=True)

@@ -55,19 +55,10 @@ class Reduction(NamedTuple):
 _SUMS, _ELEMENTS = SRC, DST
 
 
-class _Vectors(NamedTuple):
-    """The innermost loops, which are summed as vectors: fields of `ReductionHead`."""
-
-    groups: int = 1
-    group_size: int = 1
-    is_single: int = 1
-
-
 def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
     """Return the reduction over the dims outside of a mask, on at most `threads` threads."""
     loops = _loops(desc, mask)
-    vectors, rows, outer = _split_loops(loops)
-    head = ReductionHead(*vectors, rows.extent, rows.strides[_ELEMENTS], len(outer))
+    head, outer = _split_loops(loops)
     program = [*head]
     for loop in outer:
         program += [*LoopHead(loop.extent, loop.valid), *loop.strides[::-1]]
@@ -96,22 +87,23 @@ def _loops(desc: MemoryDesc, mask: int) -> tuple[Node, ...]:
     return box.nodes
 
 
-def _split_loops(loops: tuple[Node, ...]) -> tuple[_Vectors, Node, list[Node]]:
-    """Return the loops that are summed as vectors, the loop over rows, and the outer loops."""
-    vectors, rest = _Vectors(), [*loops]
+def _split_loops(loops: tuple[Node, ...]) -> tuple[ReductionHead, list[Node]]:
+    """Return what sums the innermost loops as vectors, and rows of them, and the outer loops."""
+    # the first fields of the head
+    vectors, rest = (1, 1, 1), [*loops]
     if rest and rest[-1].strides[_ELEMENTS] == 1:
         last = rest.pop()
         around = rest[-1] if rest else None
         if last.strides[_SUMS] == 1:
-            vectors = _Vectors(last.extent, 1, is_single=0)
+            vectors = last.extent, 1, 0
         elif last.strides[_SUMS]:
             rest.append(last)
         elif last.extent in GROUPS and around and around.strides == (1, last.extent):
-            vectors = _Vectors(rest.pop().extent, last.extent, is_single=0)
+            vectors = rest.pop().extent, last.extent, 0
         else:
-            vectors = _Vectors(last.extent, 1)
+            vectors = last.extent, 1, 1
     reduced = [loop for loop in rest if not loop.strides[_SUMS]]
     rows = reduced[-1] if reduced else Node(1, 1, (0, 0))
     # loops over kept dims are outermost, so that threads have different sums
     outer = sorted((loop for loop in rest if loop is not rows), key=lambda n: -n.strides[_SUMS])
-    return vectors, rows, outer
+    return ReductionHead(*vectors, rows.extent, rows.strides[_ELEMENTS], len(outer)), outer

@@ -195,16 +195,11 @@ class ScheduledBox(NamedTuple):
 
     def joined(self, bits: int) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""
-        size = bits // BYTE_BITS // self.element_stride
-        *outer, run = (
-            node._replace(strides=tuple(size * stride for stride in node.strides))
-            for node in self.box.nodes
-        )
+        box = scaled(self.box, bits // BYTE_BITS // self.element_stride)
+        *outer, run = box.nodes
         extent = run.extent * bits // BYTE_BITS
-        offsets = tuple(size * offset for offset in self.box.offsets)
-        return select_kernel(Box(offsets, (*outer, Node(extent, extent, (1, 1)))))._replace(
-            is_joined=True
-        )
+        box = box._replace(nodes=(*outer, Node(extent, extent, (1, 1))))
+        return select_kernel(box)._replace(is_joined=True)
 
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""
@@ -266,6 +261,15 @@ class ScheduledBox(NamedTuple):
         """Return the bytes that it writes; a separate piece counts as at least a cache line."""
         piece = contiguous_size(self.box.nodes, 1, self.element_stride)
         return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
+
+
+def scaled(box: Box, factor: int) -> Box:
+    """Return a box whose offsets and strides count narrower elements, `factor` for each."""
+    nodes = tuple(
+        node._replace(strides=tuple(factor * stride for stride in node.strides))
+        for node in box.nodes
+    )
+    return box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
 
 
 def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:

@@ -162,11 +162,7 @@ def _size(tile: Tile) -> int:
 
 
 def _owns_bytes(tile: Tile) -> bool:
-    """Whether no two tiles share a byte of 4-bit elements.
-
-    That holds if the contiguous node has whole pairs, and all other strides and the offset are
-    even.
-    """
+    """Whether no two tiles share a byte of 4-bit elements: all but pairs are an even step apart."""
     steps = [tile.offsets[DST], *(node.strides[DST] for node in (*tile.outer, *tile.inner))]
     pairs = [node for node in tile.inner if node.strides[DST] == 1]
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
