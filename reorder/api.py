@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
@@ -34,7 +34,23 @@ if TYPE_CHECKING:
 
     # an `out` on the CPU is returned as the object that was passed
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
+    OnHost = Memory | NDArray[Any] | Exporter
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
+    Layout = str | FormatTag | MemoryDesc
+
+    class _Named(TypedDict, total=False):
+        src: Layout | ImageDesc | None
+        dtype: Any
+        attr: Attr | None
+
+    class _OnHost(_Named, total=False):
+        threads: int | None
+        queue: None
+
+    class _OnDevice(_Named, total=False):
+        threads: None
+        wait_for: Sequence[cl.Event] | None
+
 
 ndarray, uint8 = np.ndarray, np.dtype(np.uint8)
 # the types that most calls pass
@@ -45,78 +61,42 @@ _ON_DEVICE = ("reorder.opencl.", "pyopencl.")
 
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | Exporter,
-    dst: str | FormatTag | MemoryDesc | None = None,
-    *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
-    out: Memory | None = None,
-    threads: int | None = None,
-    queue: None = None,
+    x: OnHost, dst: Layout | None = None, *, out: Memory | None = None, **named: Unpack[_OnHost]
 ) -> Memory: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | Exporter,
-    dst: str | FormatTag | MemoryDesc | None = None,
-    *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
-    out: Written,
-    threads: int | None = None,
-    queue: None = None,
+    x: OnHost, dst: Layout | None = None, *, out: Written, **named: Unpack[_OnHost]
 ) -> Written: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | Exporter,
-    dst: ImageDesc,
-    *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
-    out: None = None,
-    threads: int | None = None,
-    queue: None = None,
+    x: OnHost, dst: ImageDesc, *, out: None = None, **named: Unpack[_OnHost]
 ) -> NDArray[Any]: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | Exporter | OnDevice,
-    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    x: OnHost | OnDevice,
+    dst: Layout | ImageDesc | None = None,
     *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
     out: OnDevice | None = None,
-    threads: None = None,
     queue: cl.CommandQueue,
-    wait_for: Sequence[cl.Event] | None = None,
+    **named: Unpack[_OnDevice],
 ) -> DeviceMemory: ...
 @overload
 def reorder(
     x: Array | DeviceMemory,
-    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dst: Layout | ImageDesc | None = None,
     *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
     out: OnDevice | None = None,
-    threads: None = None,
     queue: None = None,
-    wait_for: Sequence[cl.Event] | None = None,
+    **named: Unpack[_OnDevice],
 ) -> DeviceMemory: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | Exporter | OnDevice,
-    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    x: OnHost | OnDevice,
+    dst: Layout | ImageDesc | None = None,
     *,
-    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    dtype: Any = None,
-    attr: Attr | None = None,
     out: Array | DeviceMemory,
-    threads: None = None,
     queue: None = None,
-    wait_for: Sequence[cl.Event] | None = None,
+    **named: Unpack[_OnDevice],
 ) -> DeviceMemory: ...
 def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; for the rest see below
     x: Memory | NDArray[Any] | Exporter | OnDevice,
