@@ -7,6 +7,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -141,12 +142,6 @@ def tabulate(
     return table([kept, *zip(*(cells[head] for head in kept), strict=True)], right)
 
 
-def _columns() -> int | None:
-    """Return the width of the terminal; None for files and pipes, which get whole lines."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if is_terminal else None
-
-
 def save(picture: Picture, path: str) -> None:
     """Write a picture to a file, completely or not at all."""
     target = as_path(path)
@@ -157,8 +152,9 @@ def save(picture: Picture, path: str) -> None:
 def drawn(picture: Picture) -> list[str]:
     """Return the lines of a picture: in colour in a terminal, if nobody minds, and cut to fit."""
     lines = picture.text.splitlines()
-    if (columns := _columns()) is None:
-        return lines
+    if sys.stdout is None or not sys.stdout.isatty():
+        return lines  # files and pipes get whole lines
+    columns = shutil.get_terminal_size().columns
     if max(map(len, lines)) <= columns:
         is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return lines if is_plain else [Coloured(line) for line in picture.coloured.splitlines()]
@@ -315,28 +311,26 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
     if not desc.layout.xor:
         order = dense_tag(desc.layout).memory_order(desc.letters or ALPHABET)
         facts["memory_order"] = f"outermost first: {order}"
+    names = [*desc.names()]
+    with suppress(UnsupportedFormatError):  # all commands take torch's memory formats like names
+        texts = (text for text in written(desc, "pytorch") if text.startswith("torch."))
+        names += [Name("pytorch", text, "memory format") for text in texts]
     return facts | {
         "offset0": desc.offset0,
         "bytes": desc.nbytes,
         "unpadded_bytes": desc.dtype.nbytes(desc.nelems),
         "padding_overhead": round(desc.padding_overhead, 4),
-        "names": _names([*desc.names(), *_memory_formats(desc)]),
+        "names": _names(names),
     }
 
 
-def _memory_formats(desc: MemoryDesc) -> list[Name]:
-    """Return torch's memory formats of a layout, which all commands take like names."""
-    try:
-        texts = written(desc, "pytorch")
-    except UnsupportedFormatError:
-        return []
-    return [Name("pytorch", text, "memory format") for text in texts if text.startswith("torch.")]
-
-
 def _image_facts(image: ImageDesc) -> Facts:
-    pixels: list[Facts] = [
-        {"pixel": (x, 0), "holds": _lanes(image, x)} for x in range(min(image.width, _PIXELS))
-    ]
+    pixels: list[Facts] = []
+    for x in range(min(image.width, _PIXELS)):
+        lanes = (image.desc.index(x * image.channels + lane) for lane in range(image.channels))
+        # the logical index of each lane of a pixel in the first row; None for padding
+        holds = [None if index.is_padding else index for index in lanes]
+        pixels.append({"pixel": (x, 0), "holds": holds})
     texts = [
         {**row, "holds": " ".join(str(each or "padding") for each in row["holds"])}
         for row in pixels
@@ -350,9 +344,3 @@ def _image_facts(image: ImageDesc) -> Facts:
         "names": _names(image.names()),
         "first_pixels": Said(pixels, texts),
     }
-
-
-def _lanes(image: ImageDesc, x: int) -> list[tuple[int, ...] | None]:
-    """Return the logical index of each lane of a pixel in the first row; None for padding."""
-    indices = [image.desc.index(x * image.channels + lane) for lane in range(image.channels)]
-    return [None if index.is_padding else index for index in indices]

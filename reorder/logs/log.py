@@ -159,69 +159,58 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     >>> entry.primitive.tensors["dst"].desc
     memory_desc((2, 17, 8, 8), 'f32', 'aBcd16b')
     """
-    reader = _Reader()
+    entries: list[VerboseEntry] = []
+    info: list[str] = []
+    unread: list[UnreadLine] = []
+    skipped: Counter[str] = Counter()
+    # equal primitives become one object
+    primitives: dict[str, VerbosePrimitive] = {}
+    other_lines = 0
     with _lines(source) as lines:
         for number, line in enumerate(lines, 1):
-            reader.read(number, line)
+            match = _LINE.search(line) if isinstance(line, str) else None
+            if match is None:
+                other_lines += 1
+                continue
+            event, _, rest = match["rest"].strip().partition(",")
+            is_half = event.isdecimal()  # the second half of a timestamp
+            if event == "info":
+                info.append(rest)
+            elif match["component"] not in {None, "primitive"}:
+                skipped[match["component"]] += 1
+            elif event and not is_half and not _PROFILED.fullmatch(event):
+                skipped[event] += 1
+            elif not is_half and (found := _executed(rest, primitives)):
+                stamp = float(match["stamp"]) if match["stamp"] else None
+                entries.append(VerboseEntry(number, event, *found, stamp))
+            else:
+                skipped["unread"] += 1
+                if len(unread) < _KEPT:
+                    why = _BY_LOCALE if is_half else _why_unread(rest)
+                    unread.append(UnreadLine(number, line.strip(), why))
+    versions = dict.fromkeys(version for line in info for version in _VERSION.findall(line))
     return VerboseLog(
-        tuple(reader.entries),
-        tuple(dict.fromkeys(reader.versions)),
-        tuple(reader.info),
-        dict(reader.skipped),
-        tuple(reader.unread),
-        reader.other_lines,
+        tuple(entries),
+        tuple(versions),
+        tuple(info),
+        dict(skipped),
+        tuple(unread),
+        other_lines,
     )
 
 
-class _Reader:
-    """Collects the entries of a log. Equal primitives become one object."""
-
-    def __init__(self) -> None:
-        self.entries: list[VerboseEntry] = []
-        self.versions: list[str] = []
-        self.info: list[str] = []
-        self.skipped: Counter[str] = Counter()
-        self.unread: list[UnreadLine] = []
-        self.other_lines = 0
-        self._primitives: dict[str, VerbosePrimitive] = {}
-
-    def read(self, number: int, line: str) -> None:
-        """Read one line."""
-        match = _LINE.search(line) if isinstance(line, str) else None
-        if match is None:
-            self.other_lines += 1
-            return
-        operation, _, rest = match["rest"].strip().partition(",")
-        if operation == "info":
-            self.info.append(rest)
-            self.versions += _VERSION.findall(rest)
-        elif match["component"] not in {None, "primitive"}:
-            self.skipped[match["component"]] += 1
-        elif operation.isdecimal():
-            self._skip(number, line, _BY_LOCALE)  # the second half of a timestamp
-        elif operation and not _PROFILED.fullmatch(operation):
-            self.skipped[operation] += 1
-        elif (found := self._entry(rest)) is not None:
-            primitive, milliseconds = found
-            stamp = float(match["stamp"]) if match["stamp"] else None
-            self.entries.append(VerboseEntry(number, operation, primitive, milliseconds, stamp))
-        else:
-            self._skip(number, line, _why_unread(rest))
-
-    def _skip(self, number: int, line: str, why: str) -> None:
-        self.skipped["unread"] += 1
-        if len(self.unread) < _KEPT:
-            self.unread.append(UnreadLine(number, line.strip(), why))
-
-    def _entry(self, rest: str) -> tuple[VerbosePrimitive, float] | None:
-        described, _, duration = rest.rpartition(",")
-        primitive = self._primitives.get(described)
-        if primitive is None:
-            fields = described.split(",")
-            if len(fields) != _FIELDS:
-                return None
-            primitive = self._primitives[described] = VerbosePrimitive(*fields)
-        return (primitive, float(duration)) if _DURATION.fullmatch(duration) else None
+def _executed(
+    rest: str, primitives: dict[str, VerbosePrimitive]
+) -> tuple[VerbosePrimitive, float] | None:
+    """Return the primitive of a line, and its time; None if the line has another form."""
+    described, _, duration = rest.rpartition(",")
+    primitive = primitives.get(described)
+    if primitive is None:
+        fields = described.split(",")
+        if len(fields) != _FIELDS:
+            return None
+        primitive = primitives[described] = VerbosePrimitive(*fields)
+    return (primitive, float(duration)) if _DURATION.fullmatch(duration) else None
 
 
 def _why_unread(rest: str) -> str:
