@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from reorder import records as records
     from reorder import reference as reference
     from reorder import zarr as zarr
-    from reorder.checkpoints.checkpoint import open_checkpoint
     from reorder.checkpoints.convert.conversion import convert
-    from reorder.checkpoints.save import load, load_all, save
+    from reorder.checkpoints.files import load, load_all, open_checkpoint, save
     from reorder.comparison import compare_values
     from reorder.identification.identify import identify
     from reorder.plan.compare import compare_layouts
@@ -69,11 +68,11 @@ if not TYPE_CHECKING:
             "convert": "reorder.checkpoints.convert.conversion",
             "dequantize": "reorder.quantized",
             "identify": "reorder.identification.identify",
-            "load": "reorder.checkpoints.save",
-            "load_all": "reorder.checkpoints.save",
-            "open_checkpoint": "reorder.checkpoints.checkpoint",
+            "load": "reorder.checkpoints.files",
+            "load_all": "reorder.checkpoints.files",
+            "open_checkpoint": "reorder.checkpoints.files",
             "quantize": "reorder.quantized",
-            "save": "reorder.checkpoints.save",
+            "save": "reorder.checkpoints.files",
         },
         {
             *("checkpoints", "comparison", "dask", "identification", "logs", "opencl"),

@@ -4,7 +4,7 @@ Files and what is in them:
 
 * `formats`: a module for each format, and `entry`: tensors at rest, and what says what they hold
 * `writer`: an output that is whole or not there
-* `save`: `save` and `load`; `checkpoint`: `open_checkpoint`
+* `files`: `save`, `load` and `open_checkpoint`
 
 Quantised weights, which are several tensors:
 
@@ -29,14 +29,13 @@ from memdesc.lazy import lazy, public
 from reorder.forks import importing
 
 if TYPE_CHECKING:
-    from reorder.checkpoints.checkpoint import Checkpoint, StoredTensor
     from reorder.checkpoints.compare import Differing, differences
     from reorder.checkpoints.convert.conversion import (
         ConvertOptions,
         ConvertProgress,
         ConvertReport,
     )
-    from reorder.checkpoints.save import save_raw
+    from reorder.checkpoints.files import Checkpoint, StoredTensor, save_raw
 
 __all__ = [
     "Checkpoint",
@@ -55,14 +54,14 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         {
-            "Checkpoint": "reorder.checkpoints.checkpoint",
+            "Checkpoint": "reorder.checkpoints.files",
             "ConvertOptions": "reorder.checkpoints.convert.conversion",
             "ConvertProgress": "reorder.checkpoints.convert.conversion",
             "ConvertReport": "reorder.checkpoints.convert.conversion",
             "Differing": "reorder.checkpoints.compare",
-            "StoredTensor": "reorder.checkpoints.checkpoint",
+            "StoredTensor": "reorder.checkpoints.files",
             "differences": "reorder.checkpoints.compare",
-            "save_raw": "reorder.checkpoints.save",
+            "save_raw": "reorder.checkpoints.files",
         },
         importing=importing,
     )

@@ -23,8 +23,8 @@ from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.checkpoints.causes import Part, find_causes, is_equal_bytes, parts_of_record
+from reorder.checkpoints.files import read_model, value_of
 from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, Desc, Entry, model_axes
-from reorder.checkpoints.save import read_model, value_of
 from reorder.checkpoints.weights import Model, Weight
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from memdesc import MemoryDesc
 from memdesc.errors import about
 from memdesc.tuples import NamedTuple
+from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Tensor, stored_layout
 from reorder.checkpoints.formats.table import plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.moves.losses import check_lost, lost_by, saturation_warnings
-from reorder.checkpoints.save import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.writer import Writer
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr

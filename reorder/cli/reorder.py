@@ -13,6 +13,7 @@ from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
+from reorder.checkpoints.files import save, save_raw
 from reorder.checkpoints.formats.entry import Entry, stored_layout
 from reorder.checkpoints.formats.table import format_of, plan_file
 from reorder.checkpoints.moves.changes import Reorder
@@ -23,7 +24,6 @@ from reorder.checkpoints.reorder_file import (
     plan_output,
     reorder_file,
 )
-from reorder.checkpoints.save import save, save_raw
 from reorder.cli.command import Command, Facts, Options, buffer_of, layout_facts, lines, threads_of
 from reorder.cli.progress import Progress, warn
 from reorder.cli.tensors import Operand, Reading, check_output, locate, padding_facts, read_tensor

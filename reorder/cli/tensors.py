@@ -30,6 +30,14 @@ from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
+from reorder.checkpoints.files import (
+    desc_of_entry,
+    memory_of,
+    name_of_only,
+    other_type,
+    read_model,
+    saving_format,
+)
 from reorder.checkpoints.formats.entry import Entry
 from reorder.checkpoints.formats.table import (
     FORMATS,
@@ -38,14 +46,6 @@ from reorder.checkpoints.formats.table import (
     kind_of,
     read_container,
     refusal,
-)
-from reorder.checkpoints.save import (
-    desc_of_entry,
-    memory_of,
-    name_of_only,
-    other_type,
-    read_model,
-    saving_format,
 )
 from reorder.checkpoints.weights import weight_of
 from reorder.cli.command import Facts, buffer_of

@@ -63,7 +63,7 @@ import os, sys, threading, time, reorder
 class Slow:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "reorder.checkpoints.save":
+        if name == "reorder.checkpoints.files":
             begun.set()
             time.sleep(0.5)
 
