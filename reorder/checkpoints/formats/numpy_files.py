@@ -2,8 +2,9 @@
 
 numpy itself must be able to express the array; structured types, objects and subarrays are not
 elements of tensors. `save` adds a NAME.npy.json with the descriptor to each member of a .npz.
-Members stored without compression, as `numpy.savez` writes them, are read in place. Sizes that a
-header claims are compared with those of the file before memory is allocated.
+Members stored without compression, as `numpy.savez` writes them, are read in place; what
+`numpy.savez_compressed` writes is unpacked. Sizes that a header claims are compared with those of
+the file before memory is allocated.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
 """
 
@@ -20,7 +21,7 @@ from functools import lru_cache, partial
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -49,32 +50,23 @@ from reorder.checkpoints.formats.entry import (
 )
 from reorder.disk import open_file
 
-try:
-    import lzma
-except ImportError:
-    lzma = None  # type: ignore[assignment] # then zipfile refuses such members
-
-
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
-# how numpy parses a header, and the bytes of its length, by its version; version 3 is only for the
-# names of fields in records
+# version 3 is only for the names of fields in records
 _PARSERS = {
-    b"\1\0": (numpy_format.read_array_header_1_0, 2),
-    b"\2\0": (numpy_format.read_array_header_2_0, 4),
+    (1, 0): numpy_format.read_array_header_1_0,
+    (2, 0): numpy_format.read_array_header_2_0,
 }
-# the most bytes in a header, about numpy's own limit, and in a reason that numpy or zipfile gives
-_MAX_HEADER, _MAX_REASON = 10_000, 160
+# the most characters in a header, about numpy's own limit, and in a reason of numpy or zipfile; and
+# the bytes that are read for a header
+_MAX_HEADER, _MAX_REASON, _START = 10_000, 160, 12_000
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
-# members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
-_SMALL, _STEP = 2**16, 4096
 # bytes copied, or added to a checksum, at a time; the former stay cache-resident
 _COPIED, _PIECE = 2**18, 2**20
-# what zipfile and its decompressors raise for damaged bytes; some Pythons lack lzma
+# what zipfile raises for damaged bytes
 DAMAGES: tuple[type[Exception], ...] = (
-    *([lzma.LZMAError] if lzma else []),
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -94,12 +86,12 @@ _CRC, _LENGTHS = 14, 26
 
 
 class Header(NamedTuple):
-    """What a .npy says about its array, and the bytes of the header."""
+    """What a .npy says about its array, and where the data starts."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     is_fortran: bool
-    raw: bytes
+    start: int
 
     @property
     def nbytes(self) -> int:
@@ -110,57 +102,51 @@ class Header(NamedTuple):
         return f"{self.dtype} of shape {self.shape}"
 
 
-def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> Header:
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> bytes:
     """Return the header that numpy writes for an array of one of its own types."""
     file = BytesIO()
     values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
     numpy_format.write_array_header_1_0(file, values)
-    return Header(dtype, shape, is_fortran, file.getvalue())
+    return file.getvalue()
 
 
 @lru_cache(maxsize=1024)  # archives often have many arrays with equal headers
-def _parsed(raw: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, the order and the type in a header, as numpy parses it."""
-    file = BytesIO(raw)
-    file.seek(numpy_format.MAGIC_LEN)
-    parse, _ = _PARSERS[raw[numpy_format.MAGIC_LEN - 2 : numpy_format.MAGIC_LEN]]
+def _parsed(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, the order and the type in a header, as numpy reads it."""
+    file = BytesIO(header)
     try:
-        return parse(file, max_header_size=_MAX_HEADER)
+        return _PARSERS[numpy_format.read_magic(file)](file, max_header_size=_MAX_HEADER)
+    except KeyError as error:
+        raise MemdescError(f"version {error} of the format is not read, only 1 and 2") from None
     except Exception as error:  # noqa: BLE001 - it is parsed as a literal and a type of Python
         reason = str(error)[:_MAX_REASON] or type(error).__name__
         raise MemdescError(f"its header is not one of numpy: {reason}") from None
 
 
-def read_header(file: BinaryIO, nbytes: int) -> Header:
+def read_header(file: IO[bytes], nbytes: int) -> Header:
     """Read the header of a file of so many bytes, which is then positioned at the data."""
-    start, magic = file.read(numpy_format.MAGIC_LEN), numpy_format.MAGIC_PREFIX
-    _, width = _PARSERS.get(start[len(magic) :], (None, 0))
-    if not start.startswith(magic) or not width:
-        raise MemdescError(
-            f"it starts with {start!r}, not with {magic!r} and version 1 or 2 of the format"
-        )
-    start += file.read(width)
-    size = int.from_bytes(start[numpy_format.MAGIC_LEN :], "little")
-    if size > _MAX_HEADER:
-        raise MemdescError(f"its header has {size} bytes, more than the {_MAX_HEADER} allowed")
-    raw = start + file.read(size)
-    shape, is_fortran, dtype = _parsed(raw)
+    start, magic = file.read(_START), numpy_format.MAGIC_LEN
+    # in version 1, its length has 2 bytes
+    data = magic + (2 if start[magic - 2 : magic - 1] == b"\1" else 4)
+    data += int.from_bytes(start[magic:data], "little")
+    shape, is_fortran, dtype = _parsed(start[:data])
     if dtype.hasobject:
         raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
         raise MemdescError(
             f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
         )
-    header = Header(dtype, checked_shape(shape), is_fortran, raw)
-    if header.nbytes > (there := nbytes - len(header.raw)):
+    header = Header(dtype, checked_shape(shape), is_fortran, data)
+    if header.nbytes > (there := nbytes - header.start):
         raise MemdescError(
             f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
             "off, or never written completely"
         )
+    file.seek(header.start)
     return header
 
 
-def read_data(file: BinaryIO, header: Header) -> NDArray[np.uint8]:
+def read_data(file: IO[bytes], header: Header) -> NDArray[np.uint8]:
     """Read the data after a header, where the file is positioned, as flat bytes."""
     wanted = header.nbytes
     try:
@@ -200,14 +186,14 @@ def read_npy(path: Path) -> Container:
     """Read the header of a .npy. Fails if it is damaged."""
     with open_container(path, "a .npy file") as (file, state):
         header = read_header(file, state.nbytes)
-        if rest := state.nbytes - len(header.raw) - header.nbytes:
+        if rest := state.nbytes - header.start - header.nbytes:
             raise MemdescError(
                 f"{rest} bytes follow its data, {header}; if they are further arrays, read them "
                 "with numpy.load, and save each into a file"
             )
         # the name of a file may be any bytes, but that of a tensor is text
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
-        entry = _entry_of(name, header, (path, len(header.raw), state))
+        entry = _entry_of(name, header, (path, header.start, state))
         return Container("npy", check_entries([entry]), {}, (path,))
 
 
@@ -228,7 +214,7 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
     for strides in (None, _column_major(desc.dims)):
         if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
             shape = desc.dims if tensor.shape else ()
-            head = header_of(desc.dtype.numpy, shape, is_fortran=strides is not None).raw
+            head = _header(desc.dtype.numpy, shape, is_fortran=strides is not None)
             span = (len(head), tensor.nbytes)
             return PlannedFile(name, sum(span), ((0, head),), {tensor.name: span})
     raise _inexpressible(name, f"the layout of {desc!r}", "reorder it to 'plain'")
@@ -307,15 +293,17 @@ def _arrays(archive: zipfile.ZipFile) -> list[str]:
 
 def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, ...] = ()) -> Entry:
     """Return an array; it has its bytes if it is one of those `wanted`, which may be compressed."""
-    infos, raw = archive.NameToInfo, cast("BinaryIO", archive.fp)
+    infos, raw = archive.NameToInfo, cast("IO[bytes]", archive.fp)
     info, beside = infos[f"{name}{_ENDING}"], infos.get(f"{name}{_DESCRIPTOR}")
-    for each in () if wanted else filter(None, (info, beside)):
-        if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1:
+    legal = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} if wanted else {zipfile.ZIP_STORED}
+    for each in filter(None, (info, beside)):
+        if each.compress_type not in legal or each.flag_bits & 1:
             raise MemdescError(
-                f"member {short_repr(each.filename)} is compressed; reorder.load_all reads it, and "
-                "save writes members as they are"
+                f"member {short_repr(each.filename)} is compressed, or has a password; "
+                "reorder.load_all reads what numpy.savez_compressed writes, and save writes "
+                "members as they are"
             )
-    with _unpacked(archive, info) as file:
+    with archive.open(info) as file:
         with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
             header = read_header(file, info.file_size)
         data = np.empty(0, np.uint8)
@@ -323,7 +311,7 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
             with about(short_repr(name)):
                 data = read_data(file, header)
             file.read(1)  # zipfile compares the checksum at the end of a member
-    start = _start_of(raw, info) + len(header.raw)
+    start = _start_of(raw, info) + header.start
     entry = _entry_of(name, header, (path, start, FileState.of(raw.fileno())))
     if beside is not None:
         place = f"the member {short_repr(beside.filename)}"
@@ -333,22 +321,11 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
             )
         if beside.file_size > MAX_DESCRIPTOR:
             raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
-        with _unpacked(archive, beside) as file:
-            entry = describe(entry, file.read().decode(), place)
+        entry = describe(entry, archive.read(beside).decode(), place)
     return replace(entry, source=lambda _: data) if wanted else entry
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
-    """Open a member so that no read unpacks much more than it is asked for."""
-    file = archive.open(info)
-    if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        return file  # type: ignore[return-value] # zipfile's readers are binary files
-    # other decompressors unpack all that they are given, and small members are faster as a whole
-    with file:
-        return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
-
-
-def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+def _start_of(file: IO[bytes], info: zipfile.ZipInfo) -> int:
     """Return where a member's bytes start in the file; zipfile has checked its header."""
     file.seek(info.header_offset + _LENGTHS)
     name_nbytes, extra_nbytes = struct.unpack("<2H", file.read(4))
@@ -364,13 +341,13 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
     members: list[zipfile.ZipInfo] = []
     at = 0
     for tensor in tensors:
-        header, text = _form_of(tensor)
+        array, text = _form_of(tensor)
         if len(tensor.name.encode()) + len(_DESCRIPTOR) > _MAX_NAME:
             raise MemdescError(
                 f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             )
         for ending, head, nbytes in (
-            (_ENDING, header.raw, tensor.nbytes),
+            (_ENDING, array, tensor.nbytes),
             (_DESCRIPTOR, f"{text}\n".encode(), 0),
         ):
             member = zipfile.ZipInfo(f"{tensor.name}{ending}")
@@ -388,7 +365,7 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
     return PlannedFile(name, at + len(pieces[-1][1]), tuple(pieces), spans, seal)
 
 
-def _form_of(tensor: Tensor) -> tuple[Header, str]:
+def _form_of(tensor: Tensor) -> tuple[bytes, str]:
     """Return the header of a tensor's array, and its descriptor.
 
     Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
@@ -399,19 +376,19 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
             f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
             f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
         )
+    own = np.dtype(np.uint8)
+    shape: tuple[int, ...] = (tensor.nbytes,)
     kind = DATA_TYPES.get(tensor.dtype)
     if kind is not None and not kind.is_packed:
         # numpy's own types, or words instead of those of ml_dtypes
         own = kind.numpy if kind.numpy.isbuiltin == 1 else kind.bits_dtype
-        header = header_of(own, tensor.shape)
-    else:
-        header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
-    if not header.nbytes == tensor.nbytes == desc.nbytes:
+        shape = tensor.shape
+    if not prod(shape) * own.itemsize == tensor.nbytes == desc.nbytes:
         raise MemdescError(
             f"tensor {short_repr(tensor.name)} has {tensor.nbytes} bytes, but {desc!r} takes "
             f"{desc.nbytes}"
         )
-    return header, desc_to_json(desc, tensor.note)
+    return _header(own, shape), desc_to_json(desc, tensor.note)
 
 
 def _local_header(member: zipfile.ZipInfo) -> bytes:

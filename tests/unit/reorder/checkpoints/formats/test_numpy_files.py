@@ -16,9 +16,7 @@ from reorder.checkpoints.formats.table import read_container
 from tests.writers import write_tensors
 
 
-@pytest.mark.parametrize(
-    "kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
-)
+@pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("count", [100, 10_000])
 def test_compressed_members_are_read_and_damaged_ones_refused(
     tmp_path: Path, kind: int, count: int
@@ -34,6 +32,11 @@ def test_compressed_members_are_read_and_damaged_ones_refused(
     whole[len(whole) // 2] ^= 255
     path.write_bytes(whole)
     with pytest.raises(MemdescError, match=r"x\.npz"):
+        load_all(path)
+    # numpy does not write others
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("x.npy", file.getvalue())
+    with pytest.raises(MemdescError, match="'x.npy' is compressed, .* numpy.savez_compressed"):
         load_all(path)
 
 
@@ -65,7 +68,7 @@ def test_a_small_file_takes_no_memory_beyond_what_it_claims_and_a_gibibyte(tmp_p
     np.savez(path, a=np.zeros(100))
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy.json", " " * 2**19 + memory_desc((100,), "f64").to_json())
-    with pytest.raises(MemdescError, match=r"'a.npy.json' is compressed; reorder.load_all"):
+    with pytest.raises(MemdescError, match=r"'a.npy.json' is compressed, .* reorder.load_all"):
         read_container(path)
 
 
