@@ -19,8 +19,7 @@ Moving data from file to file in bounded memory:
 
 Checking a checkpoint:
 
-* `compare`: which values differ from those of another checkpoint
-* `causes`: what explains the bytes that differ
+* `compare`: which values differ from those of another checkpoint, and what explains the bytes
 """
 
 from typing import TYPE_CHECKING

@@ -28,7 +28,7 @@ _KEYED = {
     "memdesc.desc._names_of": "spelling",
     "reorder.cli.inspect._layout_name": "spelling",
     "reorder.plan.plan._plan": "spelling",
-    "reorder.checkpoints.causes._like": "spelling",
+    "reorder.checkpoints.compare._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.dask._chunk_layout": "a Layout is compared exactly",
     "reorder.cpu.decoding.pattern.place_pattern": "numbers; tables are compared by their bits",
