@@ -7,7 +7,7 @@ refused; the message has the `rechunk` that helps.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, pairwise
 from math import isnan, lcm
 from typing import TYPE_CHECKING, Any
@@ -221,17 +221,7 @@ def _chunk_desc(desc: MemoryDesc, at: tuple[_Part, ...]) -> tuple[MemoryDesc, tu
 
     `at` has each dim with several chunks.
     """
-    layout, extents = _chunk_layout(desc.layout, at)
-    if desc.dtype.is_packed:
-        extents = (*extents[:-1], extents[-1] // _PACKED)
-    return desc_of(desc.dtype, layout), extents
-
-
-# Cached by layout: descriptors that differ only in strides of dims of size 1 are equal, although
-# their blocks may be in different orders.
-@lru_cache(maxsize=256)
-def _chunk_layout(whole: Layout, at: tuple[_Part, ...]) -> tuple[Layout, tuple[int, ...]]:
-    """Return the layout of a chunk, and the extents of its blocks in memory order."""
+    whole = desc.layout
     dims, axes, blocks = list(whole.dims), list(whole.axes), list(whole.blocks)
     for dim, start, size in at:
         k = next(k for k, axis in enumerate(axes) if dim in axis.dims)
@@ -243,8 +233,10 @@ def _chunk_layout(whole: Layout, at: tuple[_Part, ...]) -> tuple[Layout, tuple[i
     for k in reversed(order):
         blocks[k] = blocks[k]._replace(stride=stride)
         stride *= max(blocks[k].extent, 1)
-    layout = Layout(tuple(dims), tuple(axes), tuple(blocks))
-    return layout, tuple(blocks[k].extent for k in order)
+    shape = tuple(blocks[k].extent for k in order)
+    if desc.dtype.is_packed:
+        shape = (*shape[:-1], shape[-1] // _PACKED)
+    return desc_of(desc.dtype, Layout(tuple(dims), tuple(axes), tuple(blocks))), shape
 
 
 def _parts_of(

@@ -21,7 +21,6 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 NO_LINK = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
 # the permission bits of a mode
 _PERMISSIONS = 0o777
-_NO_FOLDER = "the working folder no longer exists; change to one that does"
 # Whether one call reads or writes at an offset, and whether folders can be opened. Windows has
 # neither.
 _HAS_OFFSETS = hasattr(os, "preadv") and hasattr(os, "pwrite")
@@ -51,20 +50,7 @@ def as_path(path: object) -> Path:
 
 def reason_of(error: OSError) -> str:
     """Return the reason that the system gives, or Python's if the error is its own."""
-    if isinstance(error, FileNotFoundError) and not _has_working_folder(error.filename):
-        return _NO_FOLDER
     return error.strerror or str(error) or type(error).__name__
-
-
-def _has_working_folder(name: object) -> bool:
-    """Whether a name that a call used, None for none, does not need a working folder or has one."""
-    if isinstance(name, str) and Path(name).is_absolute():
-        return True
-    try:
-        os.getcwd()  # noqa: PTH109 - pathlib's calls it too
-    except OSError:
-        return False
-    return True
 
 
 def cannot(path: Path, what: str, error: OSError) -> MemdescError:
@@ -91,13 +77,6 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "rb") as file:
             _check_regular(path, os.fstat(handle), "read")
             yield file
-
-
-def check_working_folder(error: object) -> None:
-    """Raise a clear error if another one, or None, says that the working folder was deleted."""
-    is_nameless = isinstance(error, FileNotFoundError) and error.filename is None
-    if is_nameless and not _has_working_folder(None):
-        raise MemdescError(_NO_FOLDER) from None
 
 
 def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:

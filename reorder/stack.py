@@ -51,13 +51,7 @@ def uninterrupted(function: Callable[[], _Result]) -> _Result:
         with _working:
             return function()
 
-    try:
-        return _on_new_thread(run)
-    except FileNotFoundError as error:
-        from reorder.disk import check_working_folder
-
-        check_working_folder(error)  # packages that compilers import need one
-        raise
+    return _on_new_thread(run)
 
 
 def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:

@@ -158,18 +158,10 @@ class Claims(NamedTuple):
 class Model:
     """A checkpoint: its tensors, its config files, and its quantised weights, decided once."""
 
-    def __init__(
-        self,
-        path: Path,
-        container: Container,
-        configs: Configs | None = None,
-        known: dict[str, Weight] | None = None,
-    ) -> None:
-        self.path = path
-        self.container = container
-        self.configs = configs or Configs(path)
+    def __init__(self, path: Path, container: Container) -> None:
+        self.path, self.container, self.configs = path, container, Configs(path)
         # what weights are, by the names of their codes
-        self._known = {} if known is None else known
+        self._known: dict[str, Weight] = {}
 
     @property
     def entries(self) -> Entries:
@@ -178,8 +170,9 @@ class Model:
 
     def keeping(self, entries: dict[str, Entry]) -> Model:
         """Return the same model with other tensors; what its weights are stays decided."""
-        container = self.container._replace(entries=entries)
-        return Model(self.path, container, self.configs, self._known)
+        other = Model(self.path, self.container._replace(entries=entries))
+        other.configs, other._known = self.configs, self._known
+        return other
 
     @cached_property
     def claims(self) -> Claims:
@@ -217,15 +210,14 @@ class Model:
 
         If a weight is something else, `is_strict` refuses that; otherwise its tensors are single.
         """
-        weights: dict[str, tuple[str, Weight]] = {}
+        weights: dict[str, Weight] = {}
         for found in find_weights(self.entries):
             has_note = found.codes.note is not None
             if not has_note and self.claims.declared is None:
                 continue
             weight = decide(found, Claims()) if has_note else self.decided(found)
             if weight.is_known:
-                called = weight.called(weight.prefix)
-                weights |= dict.fromkeys(weight.names, (called, weight))
+                weights |= dict.fromkeys(weight.names, weight)
             elif is_strict:
                 raise MemdescError(
                     f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) "
@@ -233,12 +225,12 @@ class Model:
                 )
         items: dict[str, Weight | Entry] = {}
         for name, entry in self.entries.items():
-            called, item = weights.get(name, (name, entry))
-            if isinstance(item, Weight) and item.codes.name != name:
-                continue
-            if called in items:
-                raise MemdescError(f"two tensors are called {short_repr(called)}")
-            items[called] = item
+            whole = weights.get(name)
+            if whole is None or whole.codes.name == name:
+                called = name if whole is None else whole.called(whole.prefix)
+                if called in items:
+                    raise MemdescError(f"two tensors are called {short_repr(called)}")
+                items[called] = whole or entry
         return items
 
     @cached_property
@@ -320,51 +312,38 @@ def _rows() -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
 
 def find_weights(entries: Entries) -> list[Weight]:
     """Return the quantised weights in the order of a checkpoint, without what they are."""
-    found = {
-        name: weight_of(entries, name)
-        for name, entry in entries.items()
-        if entry.note is not None or _others(entries, name)
-    }
-    noted = {each for weight in found.values() if weight.note for each in weight.names[1:]}
-    return [weight for name, weight in found.items() if name not in noted]
+    found = [weight_of(entries, name) for name in entries]
+    found = [each for each in found if each.names[1:] or each.codes.note is not None]
+    noted = {name for each in found if each.note for name in each.names[1:]}
+    return [each for each in found if each.codes.name not in noted]
 
 
 def weight_of(entries: Entries, name: str) -> Weight:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
-    reason = ""
-    if entries[name].note is not None:
+    held, dotted, reason = entries[name], f"{_DOT}{name}", ""
+    if held.note is not None:
         try:
-            return _as_noted(entries, entries[name])
+            return _as_noted(entries, held)
         except MemdescError as error:
             reason = str(error)
-    dotted = f"{_DOT}{name}"
-    stems = [dotted.removesuffix(codes) for codes, *_ in _rows() if dotted.endswith(codes)]
-    prefix = min(stems, key=len).removeprefix(_DOT)
-    all_ = {name: entries[name], **_others(entries, name)}
-    roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in all_.items()}
+    # the size of a tensor in an unread file is not known; codes have a bit or more each
+    most = max(8 * held.nbytes, _MIN_SCALES) if held.dtype in DATA_TYPES else inf
+    prefix, tensors, may_have_codes = name, {name: held}, holds_codes(held)
+    for codes, is_certain, endings in _rows():
+        if not dotted.endswith(codes):
+            continue
+        start = dotted[1 : len(dotted) - len(codes)]
+        prefix = min(prefix, start, key=len)
+        for ending in endings if may_have_codes or is_certain else ():
+            # without a prefix, endings are whole names
+            other = entries.get(start + ending if start else ending.removeprefix(_DOT))
+            if other is not None and (codes or is_certain or prod(other.shape) <= most):
+                tensors[other.name] = other
+    roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in tensors.items()}
     if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
         # codes without an ending are called `weight`
         roles = {BARE_ROLES.get(role, role): entry for role, entry in roles.items()}
     return Weight(prefix, roles, reason=reason)
-
-
-def _others(entries: Entries, name: str) -> dict[str, Entry]:
-    """Return the tensors that turn the codes of a tensor into numbers; none if it has no codes."""
-    dotted, held = f"{_DOT}{name}", entries[name]
-    # the size of a tensor in an unread file is not known; codes have a bit or more each
-    most = max(8 * held.nbytes, _MIN_SCALES) if held.dtype in DATA_TYPES else inf
-    found: dict[str, Entry] = {}
-    may_have_codes = holds_codes(held)
-    for codes, is_certain, endings in _rows():
-        if not dotted.endswith(codes) or not (may_have_codes or is_certain):
-            continue
-        start = dotted[1 : len(dotted) - len(codes)]
-        for ending in endings:
-            # without a prefix, endings are whole names
-            other = entries.get(start + ending if start else ending.removeprefix(_DOT))
-            if other is not None and (codes or is_certain or prod(other.shape) <= most):
-                found[other.name] = other
-    return found
 
 
 def _as_noted(entries: Entries, first: Entry) -> Weight:

@@ -450,7 +450,7 @@ def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) ->
     made: dict[str, list[Any]] = {file.name: [] for file in files}
     for step in steps:
         read = [
-            (relpath(each.file, home), each.offset, each.nbytes, each.state.shared)
+            (relpath(each.file, home), each.offset, each.nbytes, each.state[:2])
             for each in step.sources.values()
         ]
         written = [each[:4] for each in step.tensors]

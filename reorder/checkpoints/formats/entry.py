@@ -91,11 +91,6 @@ class FileState(NamedTuple):
         is_new = time_ns() - status.st_mtime_ns < _CLOCK_STEP_NS
         return cls(status.st_size, status.st_mtime_ns, status.st_ino if is_new else 0)
 
-    @property
-    def shared(self) -> tuple[int, int]:
-        """What is the same on all machines that share the file, and in a copy with its times."""
-        return self.nbytes, self.mtime_ns
-
     def is_of(self, handle: int) -> bool:
         """Whether an open file is in this state."""
         status = os.fstat(handle)
@@ -278,15 +273,6 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
         if check_name(tensor.name) in found:
             raise MemdescError(f"two tensors would be called {short_repr(tensor.name)} in {file!r}")
         found.add(tensor.name)
-
-
-def check_nbytes(tensor: Tensor, nbytes: float) -> None:
-    """Refuse a planned tensor unless its size is `nbytes`, what its dtype and shape take."""
-    if nbytes != tensor.nbytes:
-        raise MemdescError(
-            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
-            f"{nbytes:.15g} bytes, not {tensor.nbytes}"
-        )
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -608,12 +594,6 @@ def _misfit(entry: Entry, desc: Desc) -> str:
 # --- how layouts and records are stored ---
 
 
-def _joint(name: str) -> str:
-    """Return what separates the name of a layer and those of a record's tensors."""
-    scheme = scheme_of(name)
-    return _DOT if scheme is None else scheme.joint
-
-
 def model_axes(desc: RecordDesc) -> str:
     """Return the letters of a record's dims in the order in which models have them as floats."""
     scheme = scheme_of(desc.name)
@@ -623,7 +603,8 @@ def model_axes(desc: RecordDesc) -> str:
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    ending = _joint(record) + role
+    scheme = scheme_of(record)
+    ending = f"{scheme.joint if scheme else _DOT}{role}"
     return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 

@@ -29,7 +29,6 @@ from reorder.checkpoints.formats.entry import (
     Entry,
     PlannedFile,
     Tensor,
-    check_nbytes,
     check_planned,
     checked_shape,
     container_of,
@@ -304,8 +303,6 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
         )
     if kind in _TYPES:
-        row = _TYPES[kind]
-        check_nbytes(tensor, prod(shape) * row.nbytes / row.block)
-        tensor = tensor._replace(dtype=row.name)
+        tensor = tensor._replace(dtype=_TYPES[kind].name)
     # the package gguf expects at least one dim
     return tensor._replace(shape=shape or (1,)), kind

@@ -383,11 +383,6 @@ def _form_of(tensor: Tensor) -> tuple[bytes, str]:
         # numpy's own types, or words instead of those of ml_dtypes
         own = kind.numpy if kind.numpy.isbuiltin == 1 else kind.bits_dtype
         shape = tensor.shape
-    if not prod(shape) * own.itemsize == tensor.nbytes == desc.nbytes:
-        raise MemdescError(
-            f"tensor {short_repr(tensor.name)} has {tensor.nbytes} bytes, but {desc!r} takes "
-            f"{desc.nbytes}"
-        )
     return _header(own, shape), desc_to_json(desc, tensor.note)
 
 

@@ -30,7 +30,6 @@ _KEYED = {
     "reorder.plan.plan._plan": "spelling",
     "reorder.checkpoints.compare._like": "spelling",
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
-    "reorder.dask._chunk_layout": "a Layout is compared exactly",
     "reorder.cpu.decoding.pattern.place_pattern": "numbers; tables are compared by their bits",
     "reorder.opencl.enqueue._has_gaps": "numbers",
     "reorder.opencl.operands._needs": "numbers",
