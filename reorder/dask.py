@@ -175,11 +175,9 @@ def _reorder_chunk(
 
 
 class _ArrayAxis(NamedTuple):
-    """An axis of an array: the dim that its chunks divide, and how many elements a step spans.
+    """An axis of an array: the dim that its chunks divide, and how many elements a step spans."""
 
-    The dim is None if the axis must be a single chunk.
-    """
-
+    # None if the axis must be a single chunk
     dim: int | None
     step: int
     extent: int
@@ -194,7 +192,6 @@ class _Part(NamedTuple):
 
 
 def _block_axes(desc: MemoryDesc) -> list[_ArrayAxis]:
-    """Return the axes of the array of a layout's blocks."""
     axes = []
     for block in sorted(desc.blocks, key=memory_order):
         dims = desc.axes[block.axis].dims
@@ -217,10 +214,7 @@ def _array_dtype(desc: MemoryDesc) -> np.dtype[Any]:
 
 
 def _chunk_desc(desc: MemoryDesc, at: tuple[_Part, ...]) -> tuple[MemoryDesc, tuple[int, ...]]:
-    """Return the descriptor of a chunk, with its blocks in the order of the whole, and its shape.
-
-    `at` has each dim with several chunks.
-    """
+    """Return the descriptor and the shape of a chunk, with its blocks in the order of the whole."""
     whole = desc.layout
     dims, axes, blocks = list(whole.dims), list(whole.axes), list(whole.blocks)
     for dim, start, size in at:

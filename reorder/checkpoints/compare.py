@@ -430,7 +430,6 @@ def _is_equal_bytes(one: Bytes, other: Bytes) -> bool:
 def _parts_of_record(
     found: Mapping[str, Bytes], wanted: Mapping[str, Bytes], desc: RecordDesc
 ) -> list[_Part]:
-    """Return the tensors of a record as parts."""
     scales = {name for number in desc.rule.scale for name, _ in number.parts}
     parts = []
     for role, data in wanted.items():
@@ -475,12 +474,7 @@ def _is_in_rows(field: Field, outer: list[int], nbytes: int) -> bool:
 
 
 def _find_causes(parts: list[_Part]) -> tuple[str, ...]:
-    """Return what explains every byte that differs; several causes may predict the same bytes.
-
-    A cause explains a weight if each of its tensors is as expected or as the cause predicts. Bytes
-    and orders along a dim are compared piece by piece. A cause of the packing needs the elements of
-    one tensor, found and expected, and two copies of it in memory.
-    """
+    """Return the causes that explain every byte; several may predict the same bytes."""
     wrong = [part for part in parts if not _is_equal_bytes(part.found, part.wanted)]
     if not wrong:
         return ()
@@ -514,7 +508,6 @@ def _causes(parts: list[_Part]) -> Iterator[tuple[str, Callable[[_Part], bool]]]
 
 
 def _even_divisors(extent: int) -> list[int]:
-    """Return the even divisors, the largest first."""
     counts = range(1, int(extent**0.5) + 1)
     found = {each for k in counts if not extent % k for each in (k, extent // k)}
     return sorted((each for each in found if not each % 2), reverse=True)
@@ -579,7 +572,6 @@ def _elements(data: Bytes, desc: MemoryDesc) -> NDArray[Any]:
 
 
 def _packed(elements: NDArray[Any], desc: MemoryDesc) -> Bytes:
-    """Return the bytes of elements, given as bits over the dims, in a layout."""
     return reorder(elements, desc.with_extra(None).with_dtype(_bits(desc))).data
 
 

@@ -517,7 +517,6 @@ def _decided(found: Weight, claims: Claims) -> Weight:
 
 
 def _has_tensors_of(found: Weight, name: str | None) -> bool:
-    """Whether a weight has all tensors of a record."""
     scheme = None if name is None else scheme_of(name)
     wanted = () if scheme is None else scheme.tensors(**scheme.shown(found.entries))
     return {*wanted} <= found.entries.keys()
@@ -532,10 +531,7 @@ def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | 
         _check_said(found, desc, claims, said)
         looked_up = _looked_up(found, desc)
         if looked_up is not None:
-            desc = desc_of_tensors(looked_up, name, options)
-            order = {role: found.entries[role] for role in ORDERS if role in found.entries}
-            entries = {**looked_up.entries, **order}
-            return found._replace(entries=entries, desc=desc, is_looked_up=True)
+            return looked_up._replace(desc=desc_of_tensors(looked_up, name, options))
         if noted not in (None, desc):
             raise MemdescError(
                 f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not "
@@ -630,12 +626,12 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
         raise MemdescError(
             f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
         )
-    held = {role: entry for role, entry in found.entries.items() if entry is not order}
+    held = dict(found.entries)
     for role in roles:
         if held[role].is_described or held[role].shape[:1] != (count,):
             raise MemdescError(f"{held[role].name} does not have a row for each of {count} groups")
         held[role] = held[role].by_rows(tuple(table.tolist()))
-    return Weight(found.prefix, held)
+    return found._replace(entries=held, is_looked_up=True)
 
 
 def _check_said(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
@@ -697,12 +693,11 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
 
 
 def _stored(found: Weight) -> dict[str, Stored]:
-    """Return the tensors of a weight, by role, for `bind`."""
     made = {}
     for role, entry in found.entries.items():
         kind = _kind(entry)
-        # an order of inputs in wider integers is checked, but not a tensor of the record
-        if role not in ORDERS or kind == "s32":
+        # an order of inputs that is looked up, or wider, is checked, but not a tensor of the record
+        if role not in ORDERS or (kind == "s32" and not found.is_looked_up):
             plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
             # a stored descriptor, or a column-major array
             is_described = entry.desc is not None and entry.desc not in plain

@@ -82,7 +82,6 @@ class _Reader:
         self._file, self.at, self._end = file, 0, min(nbytes, _MAX_HEADER)
 
     def take(self, count: int, what: str) -> bytes:
-        """Return the next bytes."""
         if count > (left := self._end - self.at):
             raise MemdescError(
                 f"{what} at byte {self.at} takes {count} bytes, but {left} are left of the file or "
@@ -95,11 +94,9 @@ class _Reader:
         return data
 
     def number(self, nbytes: int, what: str) -> int:
-        """Return the next number of so many bytes."""
         return int.from_bytes(self.take(nbytes, what), "little")
 
     def text(self, what: str) -> str:
-        """Return the next string."""
         raw = self.take(self.number(8, what), what)
         try:
             return raw.decode()
@@ -109,7 +106,6 @@ class _Reader:
             ) from None
 
     def value(self) -> str | GgufValue:
-        """Return the next value of metadata."""
         kind, raw = self.number(4, "the type of a value"), bytearray()
         self._add_value(kind, raw)
         if kind == _STRING:
@@ -117,7 +113,6 @@ class _Reader:
         return GgufValue(kind, bytes(raw))
 
     def _add_value(self, kind: int, raw: bytearray, depth: int = 0) -> None:
-        """Append the bytes of a value of a type."""
         if kind in _SCALARS:
             raw += self.take(_SCALARS[kind], "a value")
         elif kind == _STRING:

@@ -103,7 +103,6 @@ class Header(NamedTuple):
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> bytes:
-    """Return the header that numpy writes for an array of one of its own types."""
     file = BytesIO()
     values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
     numpy_format.write_array_header_1_0(file, values)
@@ -178,7 +177,6 @@ def _entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> 
 
 
 def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a column-major array."""
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
 
@@ -275,7 +273,6 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _arrays(archive: zipfile.ZipFile) -> list[str]:
-    """Return the names of the arrays."""
     names = archive.namelist()
     twice, count = Counter(names or [""]).most_common(1)[0]
     if count > 1:
@@ -411,7 +408,6 @@ class _End(BytesIO):
 
 
 def _write_members(file: IO[bytes], members: Sequence[zipfile.ZipInfo]) -> None:
-    """Write the list of members, with which an archive ends, where a file is positioned."""
     with zipfile.ZipFile(file, "w") as archive:
         archive.filelist.extend(members)
 

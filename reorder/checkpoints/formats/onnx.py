@@ -98,7 +98,6 @@ class _Field(NamedTuple):
             yield _Field(self.file, number, value, content, at)
 
     def _varint(self, at: int) -> tuple[int, int]:
-        """Return a number of variable length, and where it ends."""
         value = 0
         for k, byte in enumerate(self.file[at : min(at + _MAX_VARINT, self.end)]):
             value |= (byte & 127) << 7 * k
@@ -118,7 +117,6 @@ class _Field(NamedTuple):
             yield value
 
     def text(self) -> str:
-        """Return the string that it holds."""
         nbytes = self.end - self.start
         if nbytes > _MAX_TEXT:
             raise MemdescError(

@@ -109,7 +109,6 @@ def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """Return the type of a tensor, its shape, its offset and its size in bytes."""
     if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
         raise MemdescError(
             f"it has other fields than {', '.join(sorted(_ENTRY_KEYS))}: {short_repr(fields)}"
@@ -229,7 +228,6 @@ def read_folder(folder: Path) -> Container:
 
 
 def _nothing(folder: Path, names: Sequence[str]) -> str:
-    """Return why a folder holds no checkpoint that is read."""
     msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
     if others := [name for name in names if name.endswith(_FILES)]:
         msg += f"; name a file, such as {others[0]!r}"
