@@ -31,7 +31,6 @@ from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
-from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import (
     MAX_DESCRIPTOR,
     Container,
@@ -85,23 +84,6 @@ _CRC, _LENGTHS = 14, 26
 # --- arrays ---
 
 
-class Header(NamedTuple):
-    """What a .npy says about its array, and where the data starts."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    is_fortran: bool
-    start: int
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the data after the header, in bytes."""
-        return prod(self.shape) * self.dtype.itemsize
-
-    def __str__(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
-
-
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> bytes:
     file = BytesIO()
     values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
@@ -122,32 +104,45 @@ def _parsed(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise MemdescError(f"its header is not one of numpy: {reason}") from None
 
 
-def read_header(file: IO[bytes], nbytes: int) -> Header:
-    """Read the header of a file of so many bytes, which is then positioned at the data."""
-    start, magic = file.read(_START), numpy_format.MAGIC_LEN
-    # in version 1, its length has 2 bytes
+def _read_entry(
+    file: IO[bytes], nbytes: int, name: str, where: tuple[Path, int, FileState]
+) -> tuple[Entry, bool]:
+    """Return the entry of a .npy, and whether it is column-major; the file is then at the data.
+
+    `where` has the path of the file, the offset of the array, and the state of the file.
+    """
+    (path, offset, state), magic = where, numpy_format.MAGIC_LEN
+    start = file.read(_START)
+    # in version 1, the length of the header has 2 bytes
     data = magic + (2 if start[magic - 2 : magic - 1] == b"\1" else 4)
     data += int.from_bytes(start[magic:data], "little")
-    shape, is_fortran, dtype = _parsed(start[:data])
+    sizes, is_fortran, dtype = _parsed(start[:data])
     if dtype.hasobject:
         raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
         raise MemdescError(
             f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
         )
-    header = Header(dtype, checked_shape(shape), is_fortran, data)
-    if header.nbytes > (there := nbytes - header.start):
+    shape = checked_shape(sizes)
+    wanted, there = prod(shape) * dtype.itemsize, nbytes - data
+    if wanted > there:
         raise MemdescError(
-            f"its header means {header.nbytes} bytes, {header}, but {there} follow; it was cut "
-            "off, or never written completely"
+            f"its header means {wanted} bytes, {dtype} of shape {shape}, but {there} follow; it "
+            "was cut off, or never written completely"
         )
-    file.seek(header.start)
-    return header
+    file.seek(data)
+    desc, reason, kind = None, "", dtype.str
+    try:
+        kind = data_type(dtype).name
+        strides = _column_major(shape) if is_fortran and shape else None
+        desc = memory_desc(shape or (1,), kind, strides=strides)
+    except MemdescError as error:
+        reason = str(error)
+    return Entry(name, kind, shape, path, offset + data, wanted, state, desc, reason), is_fortran
 
 
-def read_data(file: IO[bytes], header: Header) -> NDArray[np.uint8]:
-    """Read the data after a header, where the file is positioned, as flat bytes."""
-    wanted = header.nbytes
+def _read_data(file: IO[bytes], wanted: int) -> NDArray[np.uint8]:
+    """Return the bytes of an array, at which a file is."""
     try:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
@@ -163,19 +158,6 @@ def read_data(file: IO[bytes], header: Header) -> NDArray[np.uint8]:
     return data
 
 
-def _entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
-    """Return the entry of an array without a descriptor."""
-    path, offset, state = where
-    desc, reason, dtype = None, "", header.dtype.str
-    try:
-        dtype = data_type(header.dtype).name
-        strides = _column_major(header.shape) if header.is_fortran and header.shape else None
-        desc = memory_desc(header.shape or (1,), dtype, strides=strides)
-    except MemdescError as error:
-        reason = str(error)
-    return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
-
-
 def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
@@ -183,15 +165,14 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def read_npy(path: Path) -> Container:
     """Read the header of a .npy. Fails if it is damaged."""
     with open_container(path, "a .npy file") as (file, state):
-        header = read_header(file, state.nbytes)
-        if rest := state.nbytes - header.start - header.nbytes:
-            raise MemdescError(
-                f"{rest} bytes follow its data, {header}; if they are further arrays, read them "
-                "with numpy.load, and save each into a file"
-            )
         # the name of a file may be any bytes, but that of a tensor is text
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
-        entry = _entry_of(name, header, (path, header.start, state))
+        entry, _ = _read_entry(file, state.nbytes, name, (path, 0, state))
+        if rest := state.nbytes - entry.offset - entry.nbytes:
+            raise MemdescError(
+                f"{rest} bytes follow its data, {entry.dtype} of shape {entry.shape}; if they are "
+                "further arrays, read them with numpy.load, and save each into a file"
+            )
         return Container("npy", check_entries([entry]), {}, (path,))
 
 
@@ -300,30 +281,29 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
                 "reorder.load_all reads what numpy.savez_compressed writes, and save writes "
                 "members as they are"
             )
+    where = path, _start_of(raw, info), FileState.of(raw.fileno())
     with archive.open(info) as file:
         with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
-            header = read_header(file, info.file_size)
+            entry, is_fortran = _read_entry(file, info.file_size, name, where)
         data = np.empty(0, np.uint8)
         if name in wanted:
             with about(short_repr(name)):
-                data = read_data(file, header)
+                data = _read_data(file, entry.nbytes)
             file.read(1)  # zipfile compares the checksum at the end of a member
-    start = _start_of(raw, info) + header.start
-    entry = _entry_of(name, header, (path, start, FileState.of(raw.fileno())))
     if beside is not None:
         place = f"the member {short_repr(beside.filename)}"
-        if header.is_fortran:
+        if is_fortran:
             raise MemdescError(
                 f"{short_repr(name)} is not row-major as its descriptor is; remove {place}"
             )
         if beside.file_size > MAX_DESCRIPTOR:
             raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
-        entry = describe(entry, archive.read(beside).decode(), place)
+        with archive.open(beside) as file:  # a bound, as it may unpack to more than it claims
+            entry = describe(entry, file.read(MAX_DESCRIPTOR + 1).decode(), place)
     return replace(entry, source=lambda _: data) if wanted else entry
 
 
 def _start_of(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    """Return where a member's bytes start in the file; zipfile has checked its header."""
     file.seek(info.header_offset + _LENGTHS)
     name_nbytes, extra_nbytes = struct.unpack("<2H", file.read(4))
     return info.header_offset + _LENGTHS + 4 + int(name_nbytes) + int(extra_nbytes)

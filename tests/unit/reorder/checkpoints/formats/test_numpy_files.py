@@ -43,9 +43,11 @@ def test_compressed_members_are_read_and_damaged_ones_refused(
 def test_a_small_file_takes_no_memory_beyond_what_it_claims_and_a_gibibyte(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
 
-    def claim(nbytes: int, x: bytes) -> None:
+    def claim(nbytes: int, x: bytes, beside: bytes = b"") -> None:
         """Write an archive, whose list of members says what the first one is to unpack to."""
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            if beside:
+                archive.writestr("x.npy.json", beside)
             archive.writestr("x.npy", x)
         whole = path.read_bytes()
         at = whole.index(b"PK\1\2") + 24
@@ -55,8 +57,9 @@ def test_a_small_file_takes_no_memory_beyond_what_it_claims_and_a_gibibyte(tmp_p
     np.save(file, np.zeros(1000))
     claim(2**30, file.getvalue())
     assert list(load_all(path)) == ["x"]
-    for nbytes, x in ((2**30 + 1, file.getvalue()), (200, bytes(2**26))):
-        claim(nbytes, x)
+    whole = file.getvalue()
+    for said in ((2**30 + 1, whole), (200, bytes(2**26)), (200, whole, bytes(2**26))):
+        claim(*said)
         tracemalloc.start()
         try:
             with pytest.raises(MemdescError, match=r"x\.npz"):
