@@ -312,10 +312,10 @@ def _rows() -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
 
 def find_weights(entries: Entries) -> list[Weight]:
     """Return the quantised weights in the order of a checkpoint, without what they are."""
-    found = [weight_of(entries, name) for name in entries]
-    found = [each for each in found if each.names[1:] or each.codes.note is not None]
-    noted = {name for each in found if each.note for name in each.names[1:]}
-    return [each for each in found if each.codes.name not in noted]
+    every = ((name, weight_of(entries, name)) for name in entries)
+    found = {name: x for name, x in every if len(x.entries) > 1 or entries[name].note is not None}
+    noted = {name for each in found.values() if each.note for name in each.names[1:]}
+    return [each for name, each in found.items() if name not in noted]
 
 
 def weight_of(entries: Entries, name: str) -> Weight:
