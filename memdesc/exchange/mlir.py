@@ -130,21 +130,22 @@ def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
         match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
         if match is None:
             unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
-        types.append((_sizes(match["shape"]), type_named(match["type"], _NAMES)))
+        if "?" in match["shape"]:
+            indescribable("sizes given as '?' are not known")
+        sizes = tuple(map(int, match["shape"].split("x")[:-1]))
+        types.append((sizes, type_named(match["type"], _NAMES)))
     if len(types) not in {0, 2}:
         unclear("an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>")
     return types[::-1] if re.search(r"\bunpack\b", text) else types
 
 
-def _sizes(shape: str) -> tuple[int, ...]:
-    if "?" in shape:
-        indescribable("sizes given as '?' are not known")
-    return tuple(int(size) for size in shape.split("x")[:-1])
-
-
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     dtype = given.type(type_named(match["type"], _NAMES))
-    dims = given.sizes(_known_sizes(given, match["shape"]))
+    shape = match["shape"].split("x")[:-1]
+    if given.dims is not None and len(given.dims) == len(shape):
+        sides = zip(shape, given.dims, strict=True)
+        shape = [str(own) if size == "?" else size for size, own in sides]
+    dims = given.sizes(None if "?" in shape else tuple(map(int, shape)))
     if match["outputs"] is not None:
         names, outputs = _map_of(match)
         if len(outputs) != 1 or len(names) != len(dims):
@@ -158,18 +159,6 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
         unclear(f"the offset {offset!r} is not an integer")
     given_strides = None if steps is None else integers(parse(f"[{steps}]"))
     return memory_desc(dims, dtype, strides=given_strides, offset0=int(offset))
-
-
-def _known_sizes(given: Given, shape: str) -> tuple[int, ...] | None:
-    """Return the sizes of a shape, with the caller's dims where it has a question mark."""
-    sizes = shape.split("x")[:-1]
-    if "?" not in sizes:
-        return _sizes(shape)
-    if given.dims is None or len(given.dims) != len(sizes):
-        return None
-    return tuple(
-        own if size == "?" else int(size) for own, size in zip(given.dims, sizes, strict=True)
-    )
 
 
 def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:

@@ -265,17 +265,12 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
             f"{name} has blocks of {row.block} elements, which do not divide "
             f"{dim_name(len(dims) - 1)} of size {dims[-1]}"
         )
-    return tuple(_field(part, row, dims) for part in row.fields), row.rule
-
-
-def _field(part: _BlockField, row: GgufType, dims: tuple[int, ...]) -> Field:
-    count = max(part.places) + 1 if part.places else 1
-    stride = row.nbytes * 8 // bits_of(part.kind)
-    blocks = dims[-1] // row.block
-    outer = [
-        [(size, stride * blocks * prod(dims[dim + 1 : -1]))] for dim, size in enumerate(dims[:-1])
-    ]
-    digits = [*outer, [(blocks, stride), *part.digits]]
-    sizes = (*dims[:-1], dims[-1] // part.group * count)
-    layout = layout_by_digits(sizes, digits, part.first)
-    return Field(part.name, part.kind, layout, (*[1] * len(outer), part.group), TENSOR, part.places)
+    blocks, fields = dims[-1] // row.block, []
+    for own, kind, group, first, digits, places in row.fields:
+        stride = row.nbytes * 8 // bits_of(kind)
+        outer = [[(n, stride * blocks * prod(dims[k + 1 : -1]))] for k, n in enumerate(dims[:-1])]
+        last = dims[-1] // group * (max(places, default=0) + 1)
+        layout = layout_by_digits((*dims[:-1], last), [*outer, [(blocks, stride), *digits]], first)
+        groups = (*[1] * len(outer), group)
+        fields.append(Field(own, kind, layout, groups, TENSOR, places))
+    return tuple(fields), row.rule

@@ -347,7 +347,7 @@ def _schemes() -> Iterator[Scheme]:
             name,
             letters,
             tuple(map(_part, lines)),
-            tuple(map(_option, options.split())),
+            tuple(_option(*each.split("=")) for each in options.split()),
             _RULES.get(fields.pop("rule", ""), lambda rule, _: rule),
             stacked,
             data=(fields.pop("data"),) if "data" in fields else (),
@@ -355,8 +355,7 @@ def _schemes() -> Iterator[Scheme]:
         )
 
 
-def _option(text: str) -> Option:
-    name, _, usual = text.partition("=")
+def _option(name: str, usual: str = "") -> Option:
     option = _OPTIONS[name]
     return option._replace(usual=type(option.usual)(usual)) if usual else option
 
@@ -366,18 +365,17 @@ def _part(line: str) -> Part:
         "" if each == "-" else each for each in _GAP.split(line.strip())
     )
     kind, _, words = kind.partition(" in ")
-    given: dict[str, Any] = dict(each.split("=") for each in more if each != "is_bare")
-    order: str = given.pop("order", "plain")
-    shows: str = given.pop("shows", "")
+    # a word alone is a flag
+    given: dict[str, Any] = dict([*each.split("="), True][:2] for each in more)
+    order, values, shows = (given.pop(each, "") for each in ("order", "values", "shows"))
     return Part(
         name,
         shape,
         kind,
         words,
-        _ORDERS.get(order, order),
+        _ORDERS.get(order, order or "plain"),
         role=role,
-        is_bare="is_bare" in more,
-        values=_VALUES[given.pop("values")] if "values" in given else None,
+        values=_VALUES[values] if values else None,
         shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
         **given,
     )

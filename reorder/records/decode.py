@@ -40,7 +40,7 @@ from reorder.values.masked import refuse_masked
 if TYPE_CHECKING:
     from reorder.cpu.decoding.pattern import PlacedPattern
 
-# The types that compiled code writes; others are converted from f32.
+# The types that compiled code writes, and GGUF types of floats; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
 # Bytes decoded at a time for other types and layouts: few enough to stay in the cache.
 _CHUNK = 4 << 20
@@ -48,8 +48,12 @@ _CHUNK = 4 << 20
 _MAX_SHIFT = 16
 # Types that hold the elements of packed types one by one.
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
-# GGUF types that are floats rather than blocks of codes
-_PLAIN = ("f32", "f16", "bf16")
+# what is decoded from arrays, by the name here and by that in GGUF
+_TYPES = {
+    name: kind
+    for kind in map(gguf_type, (*DIRECT, *GGUF_TYPES))
+    for name in (kind.name, str(kind).lower())
+}
 _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
 # The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
 _MAX_BLOCKS = 1024
@@ -246,25 +250,15 @@ def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     return partial(decode, placed)
 
 
-@lru_cache(maxsize=256)
-def _known(name: str) -> GgufType | None:
-    """Return the type with a name, GGUF's or ours."""
-    for each in (name.lower(), f"gguf_{name.lower()}"):
-        if each in GGUF_TYPES or each in _PLAIN:
-            return gguf_type(each)
-    return None
-
-
 def _type_of(qtype: Any) -> GgufType:
     """Return a type from its name, its number or the enumeration of gguf."""
-    number, name = -1, qtype
+    name = qtype
     if not isinstance(qtype, str | bool):
         with suppress(TypeError):
-            number = index(qtype)
-        name = GGUF_NUMBERS.get(number)
-    found = _known(name) if isinstance(name, str) else None
+            name = GGUF_NUMBERS.get(index(qtype))
+    found = _TYPES.get(name.lower()) if isinstance(name, str) else None
     if found is None:
-        names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
+        names = ", ".join(dict.fromkeys(map(str, _TYPES.values())))
         raise MemdescError(
             f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
             f"number or the gguf.GGMLQuantizationType of one of {names}"
@@ -288,7 +282,7 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     """Return the rows of bytes of an array or a tensor."""
     array = _array("data", data, "uint8")
     legal = [np.dtype(np.uint8)]
-    if kind.name in _PLAIN:
+    if kind.name in DIRECT:
         legal.append(DATA_TYPES[kind.name].numpy)
     if array.dtype not in legal or not array.ndim:
         what = " or ".join(map(str, legal))

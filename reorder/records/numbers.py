@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record import BIT_PLANES, Digits, Field, Number, RecordDesc
+from memdesc.record.field import is_integer
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
@@ -32,7 +33,7 @@ _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
     """Whether a number is an integer, neither a float nor in a table."""
-    return not number.is_looked_up and _has_integers(desc.field_of(number))
+    return not number.is_looked_up and is_integer(desc.field_of(number).kind)
 
 
 def number_bits(desc: RecordDesc, number: Number) -> int:
@@ -52,10 +53,6 @@ def way_out(desc: RecordDesc, what: str) -> str:
     ways = _WAYS_OUT.get(what, {})
     found = [option for held, option in ways.items() if held in desc.options]
     return f"; {desc.name}({found[0]}) holds more {what}" if found else ""
-
-
-def _has_integers(field: Field) -> bool:
-    return field.kind in BIT_PLANES or field.kind in INTEGERS
 
 
 def _is_signed(field: Field) -> bool:
@@ -149,7 +146,7 @@ def number_values(
     If the number has a codebook, these are its codes.
     """
     first = desc.field_of(number)
-    if not _has_integers(first):
+    if not is_integer(first.kind):
         return _floats(read(tensors[first.tensor], first), first.kind)
     joined = integers_of(tensors, desc, number, read)
     if number.kind:

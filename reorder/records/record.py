@@ -67,8 +67,9 @@ class Record(Checked):
         sizes = desc.tensors
         if buffers is None:
             tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
+            for each in desc.constants:
+                tensors[each.tensor][:] = np.frombuffer(each.data, np.uint8)
             object.__setattr__(self, "_tensors", tensors)
-            fill_constants(desc, tensors)
             return
         given = _by_name(desc, buffers)
         tensors = {
@@ -198,12 +199,6 @@ class Record(Checked):
 
     def __repr__(self) -> str:
         return f"Record({self.desc!r})"
-
-
-def fill_constants(desc: RecordDesc, tensors: Mapping[str, NDArray[np.uint8]]) -> None:
-    """Write the constants of a record into their tensors."""
-    for each in desc.constants:
-        tensors[each.tensor][: len(each.data)] = np.frombuffer(each.data, np.uint8)
 
 
 def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
