@@ -3,11 +3,11 @@
 A scheme is a row of data: its tensors, the rule that makes numbers of them, and its options. With
 dims it makes a `RecordDesc`; `bind` finds the dims and options that stored tensors can have.
 
-The shape of a tensor is an expression for each axis, evaluated from the left: ``i*bits/32`` is the
-dim i times the option bits, divided by 32, without a remainder; ``o^block`` is divided by the block
-and rounded up; ``o~128`` is rounded up to a multiple. A divisor after ``*`` is the width of the
-words in which several elements are stored, and any other one is the group of adjacent elements that
-share an element of this tensor. A dim without an axis has one group.
+The shape of a tensor is an expression for each axis, a product: ``i*bits/32`` is the dim i times
+the option bits, divided by 32, without a remainder; ``o^block`` is divided by the block and rounded
+up; ``o~128`` is rounded up to a multiple. A divisor after ``*`` is the width of the words in which
+several elements are stored, and any other one is the group of adjacent elements that share an
+element of this tensor. A dim without an axis has one group.
 """
 
 from __future__ import annotations

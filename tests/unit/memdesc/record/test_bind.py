@@ -126,6 +126,10 @@ def test_what_no_shape_shows_is_asked_for_and_found() -> None:
         text, names = difference(bound.descs)
         assert (text[-8:], names) == (" or more", ("block",))
         assert bind(SCHEMES["fp8_block"], stored(desc), {"block": block}).descs == (desc,)
+    # flat codes say nothing, and a size that is rounded up is read as it is
+    held = stored(desc := record_desc((256, 128), "ocp_mxfp4"))
+    held["data"] = held["data"]._replace(shape=(held["data"].nbytes,))
+    assert bind(SCHEMES["ocp_mxfp4"], held, {"swizzled": True}).descs == (desc,)
     # a range of blocks that another tensor rules out is not tried through
     held = stored(record_desc((1 << 20, 1 << 40), "fp8_block", block="1x549755813888"))
     held["weight"] = held["weight"]._replace(kind="f32", nbytes=1 << 62)
