@@ -130,10 +130,7 @@ class Elements:
         A vector of 4-bit elements has one lane, or starts at an even index.
         """
         if self.is_nibble and lanes == 1:
-            nothing = ir.Constant(self.vector_type(1), ir.Undefined)
-            return Number(self.builder, nothing).insert_element(
-                self.load(location), ir.IntType(32)(0)
-            )
+            return self.load(location).bitcast(self.vector_type(1))
         kind = self.vector_type(lanes // 2 if self.is_nibble else lanes)
         vector = self.pointer(location, kind).load()
         vector.raw.align = 1
@@ -175,7 +172,7 @@ class Elements:
         """
         builder, lanes = self.builder, value.type.count
         if self.is_nibble and lanes == 1:
-            self.store(value.extract_element(ir.IntType(32)(0)), location)
+            self.store(value.bitcast(self.type), location)
             return
         if self.is_nibble:
             low, high = (pick(value, range(start, lanes, 2)) for start in (0, 1))

@@ -17,27 +17,29 @@ _PAUSE = "llvm.x86.sse2.pause"
 _ISB_SYSTEM = ir.IntType(32)(15)
 
 
-def _load(order: str | None) -> Callable[..., Number]:
-    """Return what emits a load of an int64, atomic if there is an order of LLVM."""
+def _load_int(_: Builder, address: Number, index: Number) -> Number:
+    return address[index]
+
+
+def _store_int(_: Builder, address: Number, index: Number, value: Number) -> None:
+    address[index] = value
+
+
+def _load(order: str) -> Callable[..., Number]:
+    """Return what emits an atomic load of an int64, in an order of LLVM."""
 
     def emit(builder: Builder, address: Number, index: Number) -> Number:
         pointer = int64_pointer(address, index).raw
-        if order:
-            return Number(builder, builder.load_atomic(pointer, order, WORD_NBYTES))
-        return Number(builder, builder.load(pointer))
+        return Number(builder, builder.load_atomic(pointer, order, WORD_NBYTES))
 
     return emit
 
 
-def _store(order: str | None) -> Callable[..., None]:
-    """Return what emits a store of an int64, atomic if there is an order of LLVM."""
+def _store(order: str) -> Callable[..., None]:
+    """Return what emits an atomic store of an int64, in an order of LLVM."""
 
     def emit(builder: Builder, address: Number, index: Number, value: Number) -> None:
-        pointer = int64_pointer(address, index).raw
-        if order:
-            builder.store_atomic(value.raw, pointer, order, WORD_NBYTES)
-        else:
-            builder.store(value.raw, pointer)
+        builder.store_atomic(value.raw, int64_pointer(address, index).raw, order, WORD_NBYTES)
 
     return emit
 
@@ -78,8 +80,8 @@ def _run_tiles(_: Builder, call: list[Number], slots: Number) -> None:
 
 EMITTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "load_int": _load(None),
-        "store_int": _store(None),
+        "load_int": _load_int,
+        "store_int": _store_int,
         "load_relaxed": _load("monotonic"),
         "store_relaxed": _store("monotonic"),
         "load_shared": _load("acquire"),

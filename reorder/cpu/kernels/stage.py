@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from contextlib import nullcontext
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -220,25 +220,20 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
             cover((start, columns))
 
 
-class _EmitVector(Protocol):
-    """Emits the code for one vector, which starts at the i-th element of each row."""
-
-    def __call__(self, i: Value, lanes: int) -> None: ...
-
-
 def _each_vector(
     span: tuple[Value, Value],
     sizes: tuple[int, ...],
-    emit: _EmitVector,
+    emit: Callable[[Value, int], None],
     *,
     overlaps: bool,
     dst: _Side | None = None,
 ) -> None:
     """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
-    With `overlaps` the last vector may overlap the one before it, so the emitted code must give the
-    same result when it runs twice on an element. `dst` is the row that they write, if the second
-    vector may overlap the first one too, so that it starts a cache line.
+    `emit` takes the first element of a vector, and its lanes. With `overlaps` the last vector may
+    overlap the one before it, so the emitted code must give the same result when it runs twice on
+    an element. `dst` is the row that they write, if the second vector may overlap the first one
+    too, so that it starts a cache line.
     """
     first, last = span
     lanes, *narrower = sizes

@@ -81,17 +81,12 @@ SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
-class Side(NamedTuple):
-    """Where a side of a step (src, dst, operand) starts."""
-
-    # a `Base`, or an array in the place of its address
-    base: Any
-    # the operand of the box whose offset is added to the base, or `NO_OPERAND`
-    placed_by: int = NO_OPERAND
-
-
 class TileStep(NamedTuple):
-    """One step of a tile, which the interpreter of tiles calls."""
+    """One step of a tile, which the interpreter of tiles calls.
+
+    The base of a side (src, dst, operand) is a `Base`, or an array in the place of its address.
+    `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
+    """
 
     # a compiled interpreter or stage
     interpreter: Any

@@ -33,7 +33,6 @@ from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     Base,
-    Side,
     StageTable,
     StageTypes,
     TileStep,
@@ -100,9 +99,9 @@ class _Buffer(NamedTuple):
         return DATA_TYPES[self.dtype].bits
 
     @property
-    def side(self) -> Side:
-        """The side of a step."""
-        return Side(self.base, self.placed_by)
+    def side(self) -> tuple[Any, int]:
+        """The fields of a side in a `TileStep`."""
+        return self.base, self.placed_by
 
     @property
     def order(self) -> list[int]:
@@ -219,7 +218,7 @@ class _StepWriter:
         src, dst = sides
         operation, tables = self.config.operation_of(post_op, work, dst.dtype)
         values = [table.astype(DATA_TYPES[work].numpy).reshape(-1) for table in tables]
-        operand = Side(values[0])
+        operand: tuple[Any, int] = values[0], NO_OPERAND
         strides = Sides(src.strides, dst.strides, [0] * len(self.nodes))
         rows = None
         if operation is Operation.ADD_PRODUCT:
@@ -238,7 +237,7 @@ class _StepWriter:
                     gathered = [gather(table, start, loops, block) for table in values]
                     values = [table for table, _ in gathered]
                     self.offsets[k], self.outer_strides[k] = 0, gathered[0][1]
-            operand = Side(values[0], k)
+            operand = values[0], k
         rows = rows or rows_in_place(self.nodes, strides)
         return self._run_stage(operation, sides, work, rows, *operand, values[-1])
 

@@ -38,11 +38,6 @@ class Tile(NamedTuple):
     reads: bool
     writes: bool
 
-    def __str__(self) -> str:
-        outer, inner = (" ".join(map(str, nodes)) for nodes in (self.outer, self.inner))
-        places = f"{'reads' * self.reads} {'writes' * self.writes}"
-        return f"@{':'.join(map(str, self.offsets))} [{outer}] {inner}, {places}"
-
 
 def cut_into_tiles(
     box: Box,
