@@ -9,7 +9,7 @@ task has run.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from hashlib import sha256
@@ -30,7 +30,9 @@ from reorder.checkpoints.convert.outputs import (
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target
+from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.moves.changes import Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
 from reorder.checkpoints.weights import Model
@@ -428,6 +430,11 @@ def plan_conversion(
         steps, copied = (
             tuple(step.in_pieces(options) for step in each) for each in (plan.steps, output.copied)
         )
+        # whether a record can become another one shows in any piece of it
+        repacks = {step.change: step for step in reversed(steps) if isinstance(step.change, Repack)}
+        none = Place(wanted, 0, 0)
+        first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
+        deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)
         writer = Writer(
             wanted,
             output.files,

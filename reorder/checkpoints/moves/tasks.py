@@ -71,6 +71,13 @@ class Task(NamedTuple):
 
     def run(self) -> Lost | None:
         """Read the tensors, change them, and write the result; return what is lost."""
+        made, lost = self.made()
+        for role, runs in self.piece.writes.items():
+            _write_runs(runs, self.dst[role], made[role])
+        return lost
+
+    def made(self) -> tuple[Bytes, Lost | None]:
+        """Read the tensors and change them; return the bytes to write, and what is lost."""
         change, offsets = self.piece.change, self.piece.offsets
         read, lost = _read("read", self.src, self.piece.reads), None
         made = read
@@ -82,9 +89,7 @@ class Task(NamedTuple):
             except MemdescError as error:
                 by = f"rule {self.rule!r}: " if self.rule else ""
                 raise FinalError(f"{by}{self.name}: {error}") from None
-        for role, runs in self.piece.writes.items():
-            _write_runs(runs, self.dst[role], made[role])
-        return lost
+        return made, lost
 
     def check(self) -> None:
         """Compare what `run` wrote with what it makes now, and a part with the definition too."""

@@ -29,9 +29,9 @@ def test_a_call_is_refused_before_anything_is_written(
         target = tmp_path / out
         reorder.convert(model, target, **{"map": [_CONV], "options": options, **given})
 
-    def rule(*lines: str, out: str = "out") -> None:
+    def rule(*lines: str, out: str = "out", **given: Any) -> None:
         try:
-            call(out, map=lines)
+            call(out, map=lines, **given)
         except MemdescError as error:
             assert f"rule {lines[0]!r}" in str(error)
             assert "\n" not in str(error)
