@@ -20,6 +20,7 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import checked_flag
+from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.outputs import (
     check_paths,
@@ -32,7 +33,6 @@ from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.moves.changes import Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
 from reorder.checkpoints.weights import Model
@@ -430,11 +430,6 @@ def plan_conversion(
         steps, copied = (
             tuple(step.in_pieces(options) for step in each) for each in (plan.steps, output.copied)
         )
-        # whether a record can become another one shows in any piece of it
-        repacks = {step.change: step for step in reversed(steps) if isinstance(step.change, Repack)}
-        none = Place(wanted, 0, 0)
-        first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
-        deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)
         writer = Writer(
             wanted,
             output.files,
@@ -443,6 +438,11 @@ def plan_conversion(
             resume=options.resume,
             facts=_facts(given, (*steps, *copied), output.files),
         )
+        # whether a record can become another one shows in any piece of it
+        repacks = {x.change: x for x in reversed(steps) if RecordDesc is type(x.src) is type(x.dst)}
+        none = Place(wanted, 0, 0)
+        first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
+        deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)
         return Conversion(steps, copied, writer, options, (*plan.warnings, *output.warnings))
 
 
