@@ -175,11 +175,7 @@ def as_device_memory(x: Any) -> DeviceMemory:
 
 
 def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
-    """Return the events that must be complete before a queue uses memory.
-
-    A DeviceMemory and an Array carry their own. If they have another queue, it is flushed, since a
-    queue would wait forever for commands that were not submitted.
-    """
+    """Return the events that memory carries; queues whose commands are waited for are flushed."""
     if isinstance(memory, DeviceMemory):
         carried = [] if memory.event is None else [memory.event]
         events = [*checked_events(queue, carried), *events_of(queue, memory.data)]

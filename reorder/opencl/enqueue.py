@@ -378,10 +378,7 @@ class _Facts(NamedTuple):
 
 
 class _KnownCall:
-    """What runs equal calls, and what is allocated for their results.
-
-    `owners` are what the ids in its key belong to.
-    """
+    """What runs equal calls, what their results take, and the `owners` of the ids in the key."""
 
     __slots__ = ("desc", "form", "launch", "owners", "transfers")
 
@@ -555,10 +552,7 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
     dtype: Any = None,
     channel_type: Any = None,
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
-    """Enqueue a reorder, without checks if an equal call was made before.
-
-    Returns the memory of dst, the event and the descriptor.
-    """
+    """Enqueue a reorder: without checks if it is known. Returns dst, the event, the descriptor."""
     names: tuple[object, ...] = (
         function,
         dst if type(dst) is str else id(dst),
@@ -643,7 +637,9 @@ def _run(
         other, form = new_operand(queue, desc, given.channel_type, called[1])
     transfers = prepare_transfers(queue, one, other, given.attr)
     waiting += events_of(queue, given.x) + events_of(queue, given.out)
-    is_known = host is None or _is_same(host, given.x)
+    is_known = host is None or (
+        isinstance(given.x, np.ndarray) and address_of(host.data) == address_of(given.x)
+    )
     target = other.memory
     if dst is None:
         dst = target = allocate(queue.context, desc, form)
@@ -698,11 +694,6 @@ def _check_image_desc(desc: Any, name: str) -> None:
         raise MemdescError(f"{name} must be an ImageDesc, not {what}; {way}")
 
 
-def _is_same(host: Memory, x: Any) -> bool:
-    """Whether memory has the bytes of an array."""
-    return isinstance(x, np.ndarray) and address_of(host.data) == address_of(x)
-
-
 @lru_cache(maxsize=1024)
 def _has_gaps(desc: MemoryDesc) -> bool:
     """Whether a buffer has bits outside the elements, which no kernel writes."""
@@ -729,10 +720,7 @@ def _source(x: Any, desc: LayoutLike | None) -> tuple[Any, MemoryDesc | ImageDes
 
 
 def _upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
-    """Return a buffer with the content of host memory, copied before the call returns.
-
-    A copy on the caller's queue would wait for everything in that queue.
-    """
+    """Return a buffer with the content of host memory, copied by no queue that has other work."""
     nbytes = host.desc.min_nbytes
     if not nbytes:
         return allocate_buffer(queue.context, 0)

@@ -34,8 +34,6 @@ from reorder.opencl.memory_objects import (
     allocate_buffer,
     channel_type_of,
     image_format,
-    is_released_error,
-    released_error,
 )
 from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
 from reorder.opencl.runtimes import check_process
@@ -60,10 +58,11 @@ class PreparedLaunch:
 
     No call waits for another one: if all kernels are in use, a thread, a finalizer or the handler
     of a signal gets a new one. Each that is `idle` is with the allocations of src and dst that it
-    has, which are 0 if they are not known. `sizes` are the work items in total and per group.
+    has, which are 0 if they are not known. `sizes` are the work items in total and per group. A
+    kernel that `reads` takes src.
     """
 
-    __slots__ = ("_buffers", "_dst", "_numbers", "_program", "idle", "launch", "sizes")
+    __slots__ = ("_buffers", "_numbers", "_program", "idle", "reads", "sizes")
 
     def __init__(
         self,
@@ -74,56 +73,42 @@ class PreparedLaunch:
         pattern = launch.pattern
         items = pattern.work_items
         tables = [constant_buffer(place[0], table) for table in launch.tables]
-        self.launch = launch
         with _building:
             self._program = _program(*place, pattern)
         # a kernel that writes zeros takes dst, but no src and no scales
-        self._dst = int(pattern.src.mode != Mode.NONE)
-        self._buffers = [*(varying if self._dst else ()), *tables]
+        self.reads = pattern.src.mode != Mode.NONE
+        self._buffers = [*(varying if self.reads else ()), *tables]
         self._numbers = np.array(launch.params, pattern.index_type)
         self.sizes = (launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)
         # raises where the program cannot make a kernel
         self.idle: list[tuple[cl.Kernel, int, int]] = [(self.new(), 0, 0)]
 
-    @property
-    def reads(self) -> bool:
-        """Whether the kernel takes src."""
-        return self._dst == 1
-
     def new(self) -> cl.Kernel:
         """Return a new kernel with all arguments but src and dst."""
         kernel = cl.Kernel(self._program, KERNEL)
-        for k, buffer in enumerate(self._buffers, self._dst + 1):
+        first = 1 + self.reads
+        for k, buffer in enumerate(self._buffers, first):
             kernel.set_arg(k, buffer)
         # `set_arg` calls this for bytes, but tries other kinds first, which takes 7 to 17 us
-        _set_numbers(kernel, self._dst + 1 + len(self._buffers), self._numbers)
+        _set_numbers(kernel, first + len(self._buffers), self._numbers)
         return kernel
 
     def enqueue(
         self, queue: cl.CommandQueue, memory: tuple[Any, Any], wait_for: Sequence[cl.Event] | None
     ) -> cl.Event:
-        """Enqueue the launch from one memory to another.
-
-        The runtime may say that src or dst was released, or that it does not take SVM.
-        """
+        """Enqueue the launch from one memory to another; the runtime may not take SVM."""
         # on an H200, a kernel that had been given buffers refused SVM, and then buffers as well
         is_shared = any(isinstance(of, cl.SVMPointer) for of in memory)
         try:
             kernel = self.new() if is_shared else self.idle.pop()[0]
         except IndexError:
             kernel = self.new()
-        setting = "x"
         try:
-            if self.reads:
-                kernel.set_arg(0, memory[0])
-            setting = "out"
-            kernel.set_arg(self._dst, memory[1])
-            setting = ""
+            for k, of in enumerate(memory[not self.reads :]):
+                kernel.set_arg(k, of)
             # by position: pyopencl takes longer for names
             return _enqueue(queue, kernel, *self.sizes, None, wait_for)
         except cl.LogicError as error:
-            if setting and is_released_error(error):
-                raise released_error(memory[setting == "out"], setting) from None
             if error.code != cl.status_code.INVALID_KERNEL_ARGS or not is_shared:
                 raise
             raise MemdescError(

@@ -201,10 +201,7 @@ def allocate(
 def allocate_buffer(
     context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
 ) -> cl.Buffer:
-    """Return a buffer of at least one byte, since OpenCL has no empty buffers.
-
-    Fails like `allocate`.
-    """
+    """Return a buffer of at least one byte, since OpenCL has no empty ones; fails as `allocate`."""
     try:
         return AllocatedBuffer(context, flags, max(nbytes, 1))
     except cl.Error as error:

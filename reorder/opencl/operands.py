@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def device_operand(
         )
     _check_usable(queue, memory, name, use)
     place = place_of(memory)
-    itemsize, min_nbytes = _needs(desc)
+    itemsize = desc.dtype.bits_dtype.itemsize
     sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
     for multiple, what in ((itemsize, desc.dtype), *sums):
         if skipped % multiple:
@@ -99,15 +98,21 @@ def device_operand(
                 f"not a multiple of the {multiple} bytes of {what}; copy it"
             )
     nbytes = int(memory.size or 0) - skipped
-    if nbytes < min_nbytes:
+    if nbytes < desc.min_nbytes:
         raise MemdescError(
-            f"{name} has {nbytes} bytes, but {desc!r} touches {min_nbytes} (allocate {desc.nbytes})"
+            f"{name} has {nbytes} bytes, but {desc!r} touches {desc.min_nbytes} "
+            f"(allocate {desc.nbytes})"
         )
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
         desc = desc_of(desc.dtype, desc.layout.shifted(elements), desc.extra)
-    is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
-    return DeviceOperand(OperandSpec(desc), memory, place, is_aligned)
+    address = place[1] if place[0] == ON_HOST else 0
+    if address % itemsize:
+        raise MemdescError(
+            f"{name} uses host memory at {address:#x}, "
+            f"not a multiple of the {itemsize} bytes of an element; copy it"
+        )
+    return DeviceOperand(OperandSpec(desc), memory, place, address % VECTOR == 0)
 
 
 def new_operand(
@@ -119,12 +124,6 @@ def new_operand(
     form = supported_format(queue, desc, channel_type)
     check_writable(desc, queue)
     return DeviceOperand(OperandSpec.of(desc, channel_type_of(desc, form, name))), form
-
-
-@lru_cache(maxsize=1024)
-def _needs(desc: MemoryDesc) -> tuple[int, int]:
-    """Return the bytes of an element, and how many a buffer must have."""
-    return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
 
 
 def _image_operand(
@@ -202,16 +201,6 @@ def is_allocated_svm(memory: cl.SVMPointer) -> bool:
     while isinstance(base, np.ndarray):
         base = base.base
     return isinstance(base, cl.SVMPointer)
-
-
-def _is_aligned(address: int, itemsize: int, name: str) -> bool:
-    """Whether vectors may be read from an address of the host."""
-    if address % itemsize:
-        raise MemdescError(
-            f"{name} uses host memory at {address:#x}, "
-            f"not a multiple of the {itemsize} bytes of an element; copy it"
-        )
-    return address % VECTOR == 0
 
 
 def class_of(memory: object) -> str:

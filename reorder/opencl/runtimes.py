@@ -14,7 +14,7 @@ import ctypes
 import os
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -296,37 +296,33 @@ def loader_report() -> list[str]:
     """
     if VARIABLE in os.environ:
         return [f"{VARIABLE}={os.environ[VARIABLE]} is set, so it alone decides"]
-    return [_line_of(icd) for icd in find_icds()]
-
-
-def _line_of(icd: Icd) -> str:
-    notes = [icd.note] if icd.note else []
-    if icd.library is not None:
-        try:
-            ctypes.CDLL(icd.library)
-        except OSError as error:
-            notes.append(f"does not load: {error}")
-    return f"{icd.source}: {icd.library or 'unusable'}" + (
-        f" ({'; '.join(notes)})" if notes else ""
-    )
+    lines = []
+    for icd in find_icds():
+        notes = [icd.note] if icd.note else []
+        if icd.library is not None:
+            try:
+                ctypes.CDLL(icd.library)
+            except OSError as error:
+                notes.append(f"does not load: {error}")
+        said = f" ({'; '.join(notes)})" if notes else ""
+        lines.append(f"{icd.source}: {icd.library or 'unusable'}{said}")
+    return lines
 
 
 def _platforms() -> list[cl.Platform]:
     """Return the platforms; the loader reads its folder at the first call of a process."""
     check_process()
-    with _lock, tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
+    with _lock, ExitStack() as stack:
         names = [] if VARIABLE in os.environ else libraries()
-        for k, library in enumerate(names):
-            (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
         if names:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opencl-icds-"))
+            for k, library in enumerate(names):
+                Path(folder, f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
             os.environ[VARIABLE] = folder
-        try:
+            stack.callback(os.environ.pop, VARIABLE, None)
+        with suppress(cl.Error):  # the loader fails if there is no platform
             return list(cl.get_platforms())
-        except cl.Error:  # the loader fails if there is no platform
-            return []
-        finally:
-            if names:
-                del os.environ[VARIABLE]
+        return []
 
 
 def _probed(device: cl.Device) -> Device:

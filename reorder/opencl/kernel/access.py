@@ -32,10 +32,7 @@ _TYPES = {4: "uchar", 8: "uchar", 16: "ushort", 32: "uint", 64: "ulong", 128: "u
 
 
 class Mode:
-    """How a kernel accesses an operand.
-
-    Constants, not an enum, since they are compared often while a reorder is planned.
-    """
+    """How a kernel accesses an operand; no enum, since plans compare it often."""
 
     NONE = "none"  # zeros are written, nothing is read
     ELEMENTS = "elements"  # a buffer, element by element

@@ -4,14 +4,10 @@ It can lower every nest. In each step a work item moves the lanes of a pixel, or
 elements that dst stores as words, or one element. It has several steps, spaced by the work items of
 its group: all are loaded before the first one is stored, so that more bytes are in flight.
 
-Adjacent work items access adjacent memory. Devices store images in tiles of a few columns and rows,
-so work items should access a square of pixels; in a buffer they should follow the smallest stride.
-To do both, a work-group covers some iterations of several loops.
-
-4-bit elements that do not fill whole bytes are written by two launches, one for each half of a
-byte, which have a further parameter
-
-    parity                    of the offsets in dst that are written
+Devices store images in tiles of a few columns and rows, so work items should access a square of
+pixels; in a buffer they should follow the smallest stride. To do both, a work-group covers some
+iterations of several loops. 4-bit elements that do not fill whole bytes are written by two
+launches, one for each half of a byte; the parameter `parity` is that of the offsets in dst.
 """
 
 from __future__ import annotations
@@ -108,7 +104,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         src = src._replace(mode=Mode.NONE) if nest.is_zero else src
         group = _for_image(nest, (src, dst), task)
     else:
-        nest = nest._replace(loops=_by_stride(nest))
+        by_stride = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
+        nest = nest._replace(loops=nest.filled(by_stride))
         body, src, dst = _run(task, nest, conversion)
         group = _for_buffers(nest, body.length, task)
     lanes = tuple(
@@ -123,18 +120,18 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
             zip(group.loops, group.shifts, group.steps, strict=True)
         )
     ]
-    nest = nest._replace(loops=group.loops)
-
-    def launch(parity: int) -> Launch:
+    parities: tuple[int, ...] = (0,)
+    if body.is_nibble:
+        is_even = all(stride % 2 == 0 for stride in nest.strides(1))
+        parities = (nest.starts[1][0] % 2,) if is_even else (0, 1)
+    nest, shift = nest._replace(loops=group.loops), group.indirect_shift
+    launches = []
+    for parity in parities:
         numbers = {**task.numbers, "parity": parity}
-        made = lower_nest(nest, pattern, divisions, numbers, group.indirect_shift)
-        return made._replace(is_later=bool(parity))
-
-    if not body.is_nibble:
-        return (launch(0),)
-    if all(stride % 2 == 0 for stride in nest.strides(1)):
-        return (launch(nest.starts[1][0] % 2),)
-    return launch(0), launch(1)
+        launch = lower_nest(nest, pattern, divisions, numbers, shift)
+        # another launch may write the other halves of its bytes
+        launches.append(launch._replace(is_later=bool(parity)))
+    return tuple(launches)
 
 
 def _writing(nest: Nest) -> Nest:
@@ -144,11 +141,6 @@ def _writing(nest: Nest) -> Nest:
         lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
         loops=tuple(loop._replace(strides=((), loop.strides[1])) for loop in nest.loops),
     )
-
-
-def _by_stride(nest: Nest) -> tuple[Loop, ...]:
-    """Return loops by their strides in dst, smallest first, and loops of one step if few."""
-    return nest.filled(sorted(nest.loops, key=lambda loop: abs(loop.stride(1))))
 
 
 def _run(
@@ -174,10 +166,7 @@ def _run(
 
 
 def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
-    """Return the elements of a run; `most` is a power of two, and so is the result.
-
-    All runs start at multiples of it, so that they can be loaded and stored as words.
-    """
+    """Return the elements of a run, a power of two: all runs start at multiples of it."""
     loop = nest.loops[0]
     if loop.strides[operand] != (1,):
         return 1
@@ -333,8 +322,7 @@ class Direct(Body):
         """Return where step s is in each operand, and whether it holds data."""
         moved = {k: self._moved(k, step) for k, count in enumerate(step) if count}
         for operand, access in pattern.operands:
-            names = {Mode.NONE: (), Mode.IMAGE: ("_x", "_y")}.get(access.mode, ("",))
-            for c in names:
+            for c in access.coords:
                 terms = [f"{operand}{c or '_offset'}"]
                 terms += [f"{index} * p.{operand}{c}{k}" for k, index in moved.items()]
                 ctype = "int" if c else "index_t"
@@ -438,10 +426,7 @@ class Direct(Body):
         first: str,
         limit: str,
     ) -> Iterator[str]:
-        """Return the statement for all elements of a run, or those for one each if some are not.
-
-        Steps from `first` on are inside below a limit, unless the run is whole.
-        """
+        """Return the statement for a run, or those for its elements if some are not inside."""
         is_vector = access.mode == Mode.VECTOR
         if is_vector and self.is_whole:
             yield from words

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.source import LANGUAGES
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 WORD_BITS = 32
-# integers of at most this many bits become floats by an addition
-_NARROW = 16
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
 
@@ -112,16 +108,6 @@ class KernelFormula(Formula):
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
         return super().encode(value, dtype)
-
-    def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
-        """Return the nearest float to an integer element."""
-        if work != "f32" or form.bits > _NARROW:
-            return super().float_of_integer(code, form, work)
-        # the bits of 2^23 + number are those of 2^23 and the number: an addition is faster than a
-        # conversion on many devices
-        first = 1 << FLOATS["f32"].mantissa
-        bits = code ^ -form.low if form.is_signed else code
-        return (bits | _bits_of(first)).value_of_bits() - float(first - form.low)
 
     def divide(self, x: Expr, y: Expr) -> Expr:
         """Return a correctly rounded quotient."""
@@ -217,10 +203,6 @@ DIALECT = Dialect(
         "max": "fmax({0}, {1})",
     },
 )
-
-
-def _bits_of(value: float) -> int:
-    return int(np.float32(value).view(np.uint32))
 
 
 def integer_value(code: str, form: IntegerFormat) -> str:

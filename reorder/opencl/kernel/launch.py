@@ -215,10 +215,7 @@ class Launch(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How a loop is divided: work-groups, log2 of the work items of a group, steps of a work item.
-
-    A work-group takes `tile` iterations.
-    """
+    """How a loop is divided: groups of `tile` steps, log2 of their work items, steps of each."""
 
     groups: int
     shift: int
@@ -240,11 +237,7 @@ def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
 def share_out(
     nest: Nest, extents: Sequence[int], total: int, given: Iterable[int] = ()
 ) -> tuple[list[int], int]:
-    """Give each loop as many of 2^total work items as it has steps, while some are left.
-
-    Returns log2 of the work items along each loop (the first may be `given`), and along the first
-    indirect loop.
-    """
+    """Give 2^total work items to loops; return log2 for each, and for the first indirect loop."""
     shifts = list(given)
     free = total - sum(shifts)
     for extent in extents[len(shifts) :]:
@@ -308,10 +301,7 @@ def lower_nest(
 def make_launch(
     pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...], bound: int
 ) -> Launch:
-    """Return the launch of a pattern with its parameters by name, in order.
-
-    `bound` is a bound on offsets and indices: it decides whether they have 64 bits.
-    """
+    """Return the launch of parameters by name; `bound` decides whether offsets have 64 bits."""
     conversion = pattern.conversion
     needs_wide = conversion is not None and conversion.needs_wide_parameters
     pattern = pattern._replace(params=tuple(params), is_wide=needs_wide or bound > MAX_INT)
@@ -469,11 +459,6 @@ def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]
 def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
     """Return the loops of a pattern, from `first` on, with their indices."""
     return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
-
-
-def steps_inside(loop: int, extent: int, counted: str) -> str:
-    """Return how many of a tile's steps of a loop are below a limit: `extent` or `valid`."""
-    return f"(int)min((index_t){extent}, p.{counted}{loop} - i{loop})"
 
 
 def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[str]:

@@ -46,10 +46,7 @@ class ImageShape(NamedTuple):
         return column, row, lane
 
     def max_extent(self, stride: int) -> int | None:
-        """Return how many steps of a linear stride stay within a pixel or a row.
-
-        0 means any number of steps; None, that the stride does not run in one direction.
-        """
+        """Return the steps that stay in a pixel or a row; 0 is any number, None is none."""
         if stride < 0:
             return None
         if stride == 0:
@@ -93,10 +90,7 @@ class Loop(NamedTuple):
 
 
 class MovingLoops(NamedTuple):
-    """The loops of a nest that take more than one step, and those without data.
-
-    `along_src` and `along_dst` step by one element in a buffer.
-    """
+    """The loops of several steps or without data; two of them may be contiguous in a buffer."""
 
     loops: tuple[Loop, ...]
     along_src: Loop | None
@@ -161,10 +155,7 @@ class Nest(NamedTuple):
         return MovingLoops(loops, *along)
 
     def strides(self, operand: int, along: Collection[Loop] = ()) -> list[int]:
-        """Return an operand's strides in a buffer: of loops except some, and of indirect blocks.
-
-        Where a swizzle starts, and the bits that it changes, are distances too.
-        """
+        """Return the strides in a buffer of other loops, of indirect blocks, and of swizzles."""
         axes = [axis for loop in self.indirect for axis in (loop.src, loop.dst)[operand]]
         blocks = [block.stride for _, blocks in axes for block in blocks]
         for start, terms in (loop.xor[operand] for loop in self.indirect if loop.xor):
@@ -172,11 +163,7 @@ class Nest(NamedTuple):
         return [loop.stride(operand) for loop in without(self.loops, along)] + blocks
 
     def alignment(self, operand: int, along: Collection[Loop] = ()) -> int:
-        """Return the greatest number of elements that divides the offsets where runs start.
-
-        There is a run along some loops of a buffer for each step of the other loops. 0 means that
-        all runs start at offset 0.
-        """
+        """Return the greatest divisor of the offsets where runs start; 0 if all are 0."""
         return gcd(*self.starts[operand], *self.strides(operand, along))
 
     def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
@@ -201,10 +188,7 @@ class Chain(NamedTuple):
 def chain_of(
     loops: Sequence[Loop], operand: int, limit: int, indices: Iterable[int] = ()
 ) -> Chain | None:
-    """Return the contiguous loops of an operand until their run has `limit` elements.
-
-    Along a run of src the `indices` of the nest grow evenly, by one at a time.
-    """
+    """Return the loops that form a run of `limit` elements, along which indices grow evenly."""
     run: list[int] = []
     extents: list[int] = []
     length = 1
@@ -297,11 +281,7 @@ def _place_split_box(box: Box, shapes: ImageShapes) -> Nest | None:
 
 
 def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
-    """Return a nest whose loops within a pixel became its lanes.
-
-    It starts at its first lane in each buffer. Lanes are in the order of dst, so that is the last
-    step of a loop that runs backwards.
-    """
+    """Return a nest whose loops within a pixel became its lanes, in the order of dst."""
     are_images = [_is_image(start) for start in nest.starts]
     inner = [loop for loop in nest.loops if any(_is_image(of) and of[2] for of in loop.strides)]
     outer = without(nest.loops, inner)

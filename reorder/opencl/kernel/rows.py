@@ -14,6 +14,7 @@ The loops that are contiguous in dst become loop 0, in bytes. Further parameters
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
@@ -56,20 +57,8 @@ _MAX_NBYTES = MAX_INT - _MAX_GROUP
 _WORK_ITEMS, _STEPS = 128, 2
 
 
-def try_lower(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that copies rows between two buffers.
-
-    Empty if the innermost loops differ, or if vectors are not faster than elements.
-    """
-    return _lower(task, _LEAST_ROW)
-
-
-def try_lower_short(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that copies rows which no tile suits."""
-    return _lower(task, dict.fromkeys(_LEAST_ROW, VECTOR))
-
-
-def _lower(task: KernelTask, least_row: dict[int, int]) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask, least_row: Mapping[int, int] = _LEAST_ROW) -> tuple[Launch, ...]:
+    """Make the launch of a nest that copies rows; empty if elements are as fast."""
     nest, nbytes = task.nest, task.accesses[1].nbytes
     if not task.moves_bytes or not nest.is_plain or nbytes not in least_row:
         return ()
@@ -92,6 +81,10 @@ def _lower(task: KernelTask, least_row: dict[int, int]) -> tuple[Launch, ...]:
     nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
     # the loops of a row are one loop of the kernel
     return (_launch(nest, chain, nest.filled(outer, 2), task.work_items(_WORK_ITEMS)),)
+
+
+# copies rows that no tile suits
+try_lower_short = partial(try_lower, least_row=dict.fromkeys(_LEAST_ROW, VECTOR))
 
 
 def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:
@@ -149,11 +142,7 @@ _FUNCTIONS = (
 
 @dataclass(frozen=True)
 class RowCopy(Body):
-    """A copy of rows of bytes in vectors that are aligned in dst.
-
-    `depth` loops are contiguous in dst, and are loop 0 of the pattern; the innermost of them, a
-    row, is contiguous in src as well.
-    """
+    """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row."""
 
     depth: int
 

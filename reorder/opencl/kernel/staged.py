@@ -47,7 +47,6 @@ from reorder.opencl.kernel.launch import (
     offset_at,
     shared_lines,
     start_lines,
-    steps_inside,
 )
 
 if TYPE_CHECKING:
@@ -312,7 +311,7 @@ class Staged(Body):
         *lower, top = side.run
         steps = str(PIXEL_LANES)
         if top != LANES:
-            steps = steps_inside(top, self.extents[top], counted)
+            steps = f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top})"
         return f"{steps} * {prod(map(self.steps, lower))}"
 
     def _place(self, operand: str, s: int, chunks: int = 1) -> Iterator[str]:
@@ -700,53 +699,37 @@ class Staged(Body):
             yield from self._place("dst", 0)
             inside = self._inside("dst", 0, total, pattern.work_items)
             yield f"if ({' && '.join(inside) or '1'}) {{"
-            yield from self._get_pixel(pattern)
+            yield self._get_pixel(pattern)
             yield "} }"
 
-    @property
-    def _has_whole_pixels(self) -> bool:
-        """Whether the lanes of a pixel are contiguous in local memory."""
-        return self.local.strides[LANES] == self.local.element
+    def _lanes_at(self, s: int) -> list[str]:
+        """Return the addresses in local memory of the lanes of pixel n{s}."""
+        step = self.local.strides[LANES]
+        return [f"pixel{s} + {lane * step}" for lane in range(PIXEL_LANES)]
 
-    def _lane_at(self, s: int, lane: int) -> str:
-        """Return the address in local memory of a lane of pixel n{s}."""
-        return f"pixel{s} + {lane * self.local.strides[LANES]}"
-
-    def _get_pixel(self, pattern: Pattern) -> Iterator[str]:
-        """Return the statements that write pixel n0, from local memory."""
-        conversion, ctype = _conversion(pattern), pattern.src.element
-        places = [self._lane_at(0, lane) for lane in range(PIXEL_LANES)]
+    def _get_pixel(self, pattern: Pattern) -> str:
+        """Return the statement that writes pixel n0, from local memory."""
+        conversion, places = _conversion(pattern), self._lanes_at(0)
         if conversion.moves_halves:
             lanes = [f"vload_half(0, (__local const half *)({place}))" for place in places]
             pixel = f"({pattern.dst.pixel_type})({', '.join(lanes)})"
-            if self._has_whole_pixels:
-                pixel = "vloada_half4(0, (__local const half *)pixel0)"
         else:
-            lanes = [f"*(__local const {ctype} *)({place})" for place in places]
-            if self._has_whole_pixels:
-                yield f"const {ctype}4 pixel = *(__local const {ctype}4 *)pixel0;"
-                lanes = [f"pixel.s{lane}" for lane in range(PIXEL_LANES)]
-            codes = [conversion.converted(f"(uint){lane}") for lane in lanes]
+            ctype = pattern.src.element
+            lanes = [f"(uint)*(__local const {ctype} *)({place})" for place in places]
+            codes = list(map(conversion.converted, lanes))
             pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
-        yield pattern.dst.write("dst", "x0", "y0", pixel)
+        return pattern.dst.write("dst", "x0", "y0", pixel)
 
     def _put_pixel(self, pattern: Pattern, s: int) -> str:
         """Return the statements that store a value of the image as a pixel in local memory."""
         conversion, ctype = _conversion(pattern), pattern.dst.element
+        lanes = [(place, f"v{s}.s{lane}") for lane, place in enumerate(self._lanes_at(s))]
         if conversion.moves_halves:
-            if self._has_whole_pixels:
-                return f"vstorea_half4_rte(v{s}, 0, (__local half *)pixel{s});"
-            return " ".join(
-                f"vstore_half_rte(v{s}.s{k}, 0, (__local half *)({self._lane_at(s, k)}));"
-                for k in range(PIXEL_LANES)
-            )
-        codes = (pattern.src.code_of_lane(f"v{s}.s{lane}") for lane in range(PIXEL_LANES))
-        lanes = [f"({ctype})({conversion.converted(code)})" for code in codes]
-        if self._has_whole_pixels:
-            return f"*(__local {ctype}4 *)pixel{s} = ({ctype}4)({', '.join(lanes)});"
-        return " ".join(
-            f"*(__local {ctype} *)({self._lane_at(s, k)}) = {lane};" for k, lane in enumerate(lanes)
-        )
+            stores = (f"vstore_half_rte({of}, 0, (__local half *)({at}));" for at, of in lanes)
+        else:
+            codes = ((at, conversion.converted(pattern.src.code_of_lane(of))) for at, of in lanes)
+            stores = (f"*(__local {ctype} *)({at}) = ({ctype})({code});" for at, code in codes)
+        return " ".join(stores)
 
 
 def _conversion(pattern: Pattern) -> KernelFormula:
@@ -770,10 +753,7 @@ def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[in
 
 
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
-    """Return the head of a loop over what a work item moves, and the first number of each step.
-
-    A few steps are unrolled without a loop, so that all loads are in flight together.
-    """
+    """Return the head of a loop over steps, and the first number of each; a few need no loop."""
     count = -(-total // work_items)
     if count <= _MAX_UNROLLED:
         return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
@@ -908,10 +888,7 @@ def runs_of(
 def without_bank_conflicts(
     body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
 ) -> Staged:
-    """Return a body whose work items share few banks of local memory.
-
-    `paddings` are bytes after each run, and after some steps of the innermost loop of src.
-    """
+    """Return a body whose work items share few banks: `paddings` follow runs and vectors."""
     sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
     def steps(local: LocalLayout) -> int:

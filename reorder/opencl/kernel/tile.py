@@ -93,10 +93,7 @@ _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 
 
 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that transposes rows which start at any byte.
-
-    Empty if whole-vector tiles suffice or rows are too short.
-    """
+    """Make the launch of a nest that transposes long rows which start at any byte."""
     nest, access = task.nest, task.accesses[1]
     nbytes = access.nbytes
     if nbytes not in _SKEWED or not task.moves_bytes or not nest.is_plain:
@@ -122,10 +119,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that moves or converts elements between two buffers.
-
-    Empty if the innermost loops are the same and not short, or if other kernels are faster.
-    """
+    """Make the launch of a nest that moves or converts elements; empty if others are faster."""
     nest, bits, conversion = task.nest, task.accesses[1].bits, task.conversion
     if not nest.is_plain or task.has_image:
         return ()
@@ -210,10 +204,7 @@ def _ends_in_byte(nest: Nest, src: Side) -> bool:
 
 
 def _paired(nest: Nest) -> Nest | None:
-    """Return a nest of 4-bit elements over pairs of their rows in src, which are bytes of dst.
-
-    None if rows start within bytes, or if there is an odd number of them, or only one pair.
-    """
+    """Return a nest over pairs of rows of 4 bits, bytes of dst; None if there are none."""
     along_dst = nest.moving.along_dst
     if along_dst is None or nest.sizes:
         return None
@@ -279,11 +270,7 @@ def _staged(
     bits: tuple[int, int],
     widest: tuple[int, int] = (_MAX_BITS, _MAX_BITS),
 ) -> tuple[Staged, Side, Side] | None:
-    """Return a tile with vectors of at most some bits on each side, and the sides.
-
-    None if runs are the same, or if an index grows along the innermost loop of dst too, whose rows
-    are loaded together.
-    """
+    """Return a tile with its sides; None if runs are equal, or an index grows along both."""
     if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return None
     chains, extents = chosen
@@ -390,34 +377,22 @@ _MIN_PIXEL_RUN = 32
 _MAX_STEPS = 16
 
 
-class PixelShape(NamedTuple):
-    """A tile: bytes of a run of the buffer and of the tile, and the work items of its group.
-
-    Adjacent work items take a rectangle of `columns` and `rows` of the image.
-    """
-
-    run: int
-    columns: int
-    rows: int
-    nbytes: int
-    work_items: int
-
-
-# the tiles that pack an image, and that unpack one
-_PACK, _UNPACK = PixelShape(128, 4, 2, 4608, 128), PixelShape(256, 4, 2, 9216, 256)
+# adjacent work items take a rectangle of so many columns and rows of the image
+_RECTANGLE = (4, 2)
+# Bytes of a run of the buffer and of the tile, and the work items of a group: of tiles that pack an
+# image, and of those that unpack one.
+_PACK, _UNPACK = (128, 4608, 128), (256, 9216, 256)
 
 
 def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of tiles between a buffer and an image.
-
-    Empty if a lane has no data, the runs of the buffer are short, or the least tile is too large.
-    """
+    """Make the launch of tiles between a buffer and an image; empty if others are faster."""
     nest, conversion = task.nest, task.conversion
     modes = [access.mode for access in task.accesses]
     if conversion is None or not nest.is_plain or modes[0] == modes[1]:
         return ()
     image = modes.index(Mode.IMAGE)
-    shape, access = _PACK if image else _UNPACK, task.accesses[1 - image]
+    run_nbytes, nbytes, work_items = _PACK if image else _UNPACK
+    access = task.accesses[1 - image]
     is_small = nest.steps * PIXEL_LANES * access.nbytes < task.device.min_tiled
     if is_small or (task.converts and not _converts_alone(nest, conversion)):
         return ()
@@ -429,14 +404,14 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
     # the lanes come after the loops
     every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,))))
-    run = chain_of(every, 1 - image, shape.run // access.nbytes)
+    run = chain_of(every, 1 - image, run_nbytes // access.nbytes)
     if run is None:
         return ()
-    edges = (_edge(loops, image, coord, (shape.columns, shape.rows)[coord]) for coord in (0, 1))
+    edges = (_edge(loops, image, coord, limit) for coord, limit in enumerate(_RECTANGLE))
     rectangle = [chain for chain in edges if chain is not None]
     by_row = sorted((loop.strides[image][1], k) for k, loop in enumerate(loops))
     order = *(k for stride, k in by_row if stride), run.run[-1], *range(len(loops))
-    most = shape.nbytes // (PIXEL_LANES * access.nbytes)
+    most = nbytes // (PIXEL_LANES * access.nbytes)
     extents = _pixel_extents(loops, [run, *rectangle], order, most)
     steps, is_last = [*extents, PIXEL_LANES], len(loops)
     side = runs_of(nest._replace(loops=every), 1 - image, run.run, steps, access.bits)
@@ -444,7 +419,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
         tuple(LANES if k == is_last else k for k in part) for part in (side.run, side.rest)
     )
     length = prod(steps[k] for k in side.run) * access.nbytes
-    if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * shape.work_items:
+    if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
     buffer, pixels = side._replace(run=first, rest=rest), Side(order=_order(extents, rectangle))
     src, dst, ordered = (buffer, pixels, "src") if image else (pixels, buffer, "dst")
@@ -452,7 +427,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
     nest = nest._replace(loops=tuple(loops))
-    return _launched(task, nest, tile, shape.work_items, paddings, (0, 1, 2, 3))
+    return _launched(task, nest, tile, work_items, paddings, (0, 1, 2, 3))
 
 
 def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:

@@ -166,7 +166,7 @@ def _transfer(
         for nest in placed:
             task = KernelTask(nest, (src.access, dst.access), device)
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
-            launches += _lowered(task)
+            launches += _lower(task)
     launches += lower_sums(dst.desc, device.max_work_items)
     stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
@@ -182,10 +182,7 @@ def _whole(
     device: DeviceTraits,
     conversion: KernelFormula,
 ) -> tuple[Launch, ...]:
-    """Return the launch of tiles that are partly padding, instead of one for each box.
-
-    Empty if there is one box, if elements of a box form wider ones, or if tiles do not suit.
-    """
+    """Return the launch of tiles that are partly padding, instead of one for each box."""
     src, dst = operands
     bits = dst.desc.dtype.bits
     found = None
@@ -209,7 +206,12 @@ def _moved(box: Box, dst: OperandSpec, device: DeviceTraits) -> Iterator[Launch]
     conversion = KernelFormula(name, name) if bits < BYTE_BITS else None
     access = Access(Mode.ELEMENTS, bits)
     for nest in place_box(moved, (None, None)) or ():
-        yield from _lowered(KernelTask(nest, (access, access), device, conversion))
+        yield from _lower(KernelTask(nest, (access, access), device, conversion))
+
+
+def _lower(task: KernelTask) -> tuple[Launch, ...]:
+    """Return the launches of the first family that suits a nest."""
+    return next(filter(None, (try_lower(task) for try_lower in _FAMILIES)))
 
 
 def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
@@ -219,11 +221,6 @@ def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     rows = image.desc.padded_nelems // (width * channels)
     height = slice_rows or rows
     return Transfer((), dst, (width, height, rows // height))
-
-
-def _lowered(task: KernelTask) -> tuple[Launch, ...]:
-    """Return the launches of the first family that suits a nest."""
-    return next(filter(None, (try_lower(task) for try_lower in _FAMILIES)))
 
 
 def _conversion(
@@ -241,10 +238,7 @@ def _conversion(
 
 
 def _packed(box: Box, dst: OperandSpec, device: DeviceTraits) -> tuple[Box, int]:
-    """Return a box packed into wider elements, and the bits of one.
-
-    It has src and dst alone: scales and zero points do not matter to zeros.
-    """
+    """Return a box of src and dst alone in wider elements, and the bits of one."""
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     box = src_and_dst(box)._replace(indirect=indirect)
     bits = dst.desc.dtype.bits
