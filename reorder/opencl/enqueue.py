@@ -32,7 +32,12 @@ from reorder.memory.buffers import address_of
 from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
-from reorder.opencl.execution import Prepared, enqueue_transfers, prepare_transfers
+from reorder.opencl.execution import (
+    Prepared,
+    PreparedLaunch,
+    enqueue_transfers,
+    prepare_transfers,
+)
 from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.opencl.memory_objects import (
     ALLOCATED,
@@ -105,8 +110,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     Raises
     ------
     MemdescError
-        If the descriptors do not fit each other, the memory or the device; then nothing
-        is enqueued.
+        If descriptors, memory and device do not fit each other; then nothing is enqueued.
 
     Notes
     -----
@@ -168,8 +172,7 @@ def pack(  # noqa: PLR0913 - all but the first three are named
     Raises
     ------
     MemdescError
-        If the device does not support such an image, or x does not fit; then nothing is
-        enqueued.
+        If the device has no such images, or x does not fit; then nothing is enqueued.
 
     Examples
     --------
@@ -208,8 +211,7 @@ def enqueue_pack(  # noqa: PLR0913 - all but the first four are named
     Raises
     ------
     MemdescError
-        If the image has another format or is too small, or x does not fit; then nothing
-        is enqueued.
+        If the image or x does not fit dst; then nothing is enqueued.
 
     Examples
     --------
@@ -253,8 +255,7 @@ def unpack(
     Raises
     ------
     MemdescError
-        If the image does not fit its descriptor, or the descriptor does not fit the layout;
-        then nothing is enqueued.
+        If the image does not fit src, or src does not fit dst; then nothing is enqueued.
 
     Examples
     --------
@@ -299,8 +300,7 @@ def enqueue_unpack(  # noqa: PLR0913 - all but the first five are named
     Raises
     ------
     MemdescError
-        If the image does not fit its descriptor, or `out` does not fit dst; then nothing is
-        enqueued.
+        If the image does not fit src, or `out` does not fit dst; then nothing is enqueued.
 
     Notes
     -----
@@ -377,30 +377,29 @@ class _Facts(NamedTuple):
     compared: tuple[Any, ...]
 
 
-class _KnownCall:
-    """What runs equal calls, what their results take, and the `owners` of the ids in the key."""
+class _KnownCall(NamedTuple):
+    """What runs equal calls, what their results take, and the `owners` of the ids in the key.
 
-    __slots__ = ("desc", "form", "launch", "owners", "transfers")
+    A single launch is enqueued without further calls.
+    """
 
-    def __init__(
-        self,
-        transfers: Prepared,
-        desc: MemoryDesc | ImageDesc,
-        form: cl.ImageFormat | None,
-        owners: tuple[object, ...],
-    ) -> None:
-        self.transfers, self.desc, self.form, self.owners = transfers, desc, form, owners
-        launches = [launch for _, stages in transfers for stage in stages for launch in stage]
-        is_single = len(launches) == len(transfers) == 1 and launches[0].reads
-        # it is enqueued without further calls
-        self.launch = launches[0] if is_single else None
+    transfers: Prepared
+    launch: PreparedLaunch | None
+    desc: MemoryDesc | ImageDesc
+    form: cl.ImageFormat | None
+    owners: tuple[object, ...]
 
 
 def _note_call(
-    queue: cl.CommandQueue, operands: tuple[Any, Any], names: tuple[object, ...], known: _KnownCall
+    queue: cl.CommandQueue,
+    names: tuple[object, ...],
+    given: _Arguments,
+    transfers: Prepared,
+    result: tuple[MemoryDesc | ImageDesc, cl.ImageFormat | None],
 ) -> None:
-    """Keep what a call has run, which was given x and `out`, and these `names`."""
-    is_large = any(getattr(owner, "is_large", False) for owner in known.owners)
+    """Keep what a call with these `names` has run, for a result of a descriptor and a format."""
+    owners = [given.dst, given.src, given.dtype, given.attr, given.channel_type]
+    is_large = given.attr is not None and given.attr.is_large
     if is_large or type(queue) is not cl.CommandQueue:
         return
     carrier: Any = queue
@@ -410,11 +409,14 @@ def _note_call(
             context = queue.context
             carrier.memdesc_known = _Queue(context, context.int_ptr, {})
         held: _Queue = carrier.memdesc_known
-        says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in operands)
-        known.owners += tuple(of.desc for of in operands if type(of) is DeviceMemory)
+        says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in (given.x, given.out))
+        owners += [of.desc for of in (given.x, given.out) if type(of) is DeviceMemory]
+        launches = [launch for _, stages in transfers for stage in stages for launch in stage]
+        is_single = len(launches) == len(transfers) == 1 and launches[0].reads
+        launch = launches[0] if is_single else None
         if len(held.calls) >= _MAX_CALLS:
             held.calls.clear()
-        held.calls[(names, *says)] = known
+        held.calls[(names, *says)] = _KnownCall(transfers, launch, *result, tuple(owners))
 
 
 def _facts_of(memory: Any) -> _Facts:
@@ -534,11 +536,6 @@ class _Arguments(NamedTuple):
         x = "image" if self.function.endswith("unpack") else "x"
         return x, "image" if self.function == "enqueue_pack" else "out"
 
-    @property
-    def makes_image(self) -> bool:
-        """Whether dst describes an image."""
-        return self.function.endswith("_pack") or self.function == "pack"
-
 
 def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tenth of a launch
     queue: Any,
@@ -620,10 +617,11 @@ def _run(
         _check_image_desc(given.src, "src")
     dst, of_out, dtype = _checked_out(given)
     src, src_desc, host = _source(given.x, given.src)
-    if given.makes_image and not isinstance(given.dst, str):
+    makes_image = given.function in {"pack", "enqueue_pack"}
+    if makes_image and not isinstance(given.dst, str):
         _check_image_desc(given.dst, "dst")
     desc = result_desc(given.dst, dtype, src_desc, of_out)
-    if given.makes_image:
+    if makes_image:
         _check_image_desc(desc, "dst")
     check_beta(given.attr, given.out)
     called, form = given.called, None
@@ -650,9 +648,7 @@ def _run(
     event = enqueue_transfers(queue, transfers, (source, target), waiting or None)
     record_event(dst, event)
     if is_known:
-        owners = (given.dst, given.src, given.dtype, given.attr, given.channel_type)
-        known = _KnownCall(transfers, desc, form, owners)
-        _note_call(queue, (given.x, given.out), names, known)
+        _note_call(queue, names, given, transfers, (desc, form))
     return dst, event, desc
 
 

@@ -167,11 +167,7 @@ Prepared = tuple[PreparedTransfer, ...]
 def prepare_transfers(
     queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand, attr: Attr | None = None
 ) -> Prepared:
-    """Check two operands against each other, plan their transfers and build the kernels.
-
-    Only arrays of scales and zero points are allocated. Operands in other memory have the same
-    transfers if the descriptors and images are equal, and the alignment.
-    """
+    """Check operands against each other, plan their transfers and build the kernels."""
     check_operands(src, dst, attr)
     is_aligned = src.is_aligned and dst.is_aligned
     key = queue.device, src.spec, dst.spec, is_aligned, attr

@@ -181,10 +181,7 @@ ALLOCATED = (AllocatedBuffer, AllocatedImage)
 def allocate(
     context: cl.Context, desc: MemoryDesc | ImageDesc, form: cl.ImageFormat | None
 ) -> cl.Buffer | cl.Image:
-    """Return a buffer for a MemoryDesc, or an image of a format for an ImageDesc.
-
-    If the runtime refuses it, the OutOfMemoryError gives the size of its largest buffer.
-    """
+    """Return a buffer for a MemoryDesc, or an image of a format for an ImageDesc."""
     if not isinstance(desc, ImageDesc):
         return allocate_buffer(context, desc.nbytes)
     size = cl.ImageDescriptor()

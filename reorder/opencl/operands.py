@@ -209,11 +209,7 @@ def class_of(memory: object) -> str:
 
 
 def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
-    """Refuse two operands, or attributes, that do not fit each other.
-
-    Dims and channel types must match, beta must not add to memory that kernels may not read, and
-    a bounded search must prove that the bytes of the operands are disjoint.
-    """
+    """Refuse operands and attributes that do not fit each other, or that may share bytes."""
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
     types = src.spec.channel_type, dst.spec.channel_type

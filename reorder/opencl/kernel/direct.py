@@ -64,30 +64,24 @@ _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
 _SHORT = 32
 
 
-class Share(NamedTuple):
-    """log2 of the work items along the loop of a role, and the iterations of each work item."""
-
-    role: str
-    shift: int
-    steps: int = 1
-
-
+# the role of a loop, log2 of the work items along it, and the steps of each
+Shares = tuple[tuple[str, int, int], ...]
 # Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
 # smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
 # from both (blocks of channels of NHWC); if it is too short to fill a cache line, it is short. They
 # are the best ones of sweeps on an NVIDIA H200.
-_IMAGES = (Share(_COLUMN, 4), Share(_ROW, 4))
-_PACK: Mapping[str, tuple[Share, ...]] = {
-    "columns": (Share(_ROW, 1, 2), Share(_COLUMN, 6)),
-    "rows": (Share(_COLUMN, 3, 2), Share(_ROW, 4)),
-    "separate": (Share(_COLUMN, 1), Share(_ROW, 1), Share(_BUFFER, 5, 2)),
-    "short": (Share(_COLUMN, 2, 2), Share(_ROW, 1), Share(_BUFFER, 4)),
+_IMAGES = ((_COLUMN, 4, 1), (_ROW, 4, 1))
+_PACK: Mapping[str, Shares] = {
+    "columns": ((_ROW, 1, 2), (_COLUMN, 6, 1)),
+    "rows": ((_COLUMN, 3, 2), (_ROW, 4, 1)),
+    "separate": ((_COLUMN, 1, 1), (_ROW, 1, 1), (_BUFFER, 5, 2)),
+    "short": ((_COLUMN, 2, 2), (_ROW, 1, 1), (_BUFFER, 4, 1)),
 }
-_UNPACK: Mapping[str, tuple[Share, ...]] = {
-    "columns": (Share(_COLUMN, 6), Share(_ROW, 2, 2)),
-    "rows": (Share(_ROW, 4), Share(_COLUMN, 3, 2)),
-    "separate": (Share(_COLUMN, 1), Share(_BUFFER, 5, 2), Share(_ROW, 2)),
-    "short": (Share(_COLUMN, 1, 2), Share(_BUFFER, 4), Share(_ROW, 2)),
+_UNPACK: Mapping[str, Shares] = {
+    "columns": ((_COLUMN, 6, 1), (_ROW, 2, 2)),
+    "rows": ((_ROW, 4, 1), (_COLUMN, 3, 2)),
+    "separate": ((_COLUMN, 1, 1), (_BUFFER, 5, 2), (_ROW, 2, 1)),
+    "short": ((_COLUMN, 1, 2), (_BUFFER, 4, 1), (_ROW, 2, 1)),
 }
 
 
@@ -175,11 +169,7 @@ def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
 
 
 class _WorkGroup(NamedTuple):
-    """Loops in the order of work items, innermost first.
-
-    `shifts` are log2 of the work items along each loop, `steps` the iterations of each
-    work item, `indirect_shift` is log2 of the work items along the first indirect loop.
-    """
+    """Loops, innermost first; log2 of the work items along each, and the steps of a work item."""
 
     loops: tuple[Loop, ...]
     shifts: Sequence[int]
@@ -243,7 +233,7 @@ def _shares(
     buffer = None
     if modes[1 - image] not in {Mode.IMAGE, Mode.NONE}:
         buffer = roles[_BUFFER] = _smallest(loops, 1 - image, 0)
-    shares: tuple[Share, ...] = _IMAGES
+    shares: Shares = _IMAGES
     if buffer is not None:
         place = "separate"
         if buffer is roles[_COLUMN] or buffer is roles[_ROW]:
@@ -251,7 +241,7 @@ def _shares(
         elif buffer.extent < _SHORT:
             place = "short"
         shares = (_PACK if image else _UNPACK)[place]
-    return [(roles[share.role], share.shift, share.steps) for share in shares]
+    return [(roles[role], shift, steps) for role, shift, steps in shares]
 
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:

@@ -116,11 +116,7 @@ class KernelTask(NamedTuple):
 
 
 class LoopShape(NamedTuple):
-    """How a loop is divided among work items.
-
-    Each work item runs `steps` iterations; the distance between them is the number of work items
-    along the loop. `grid_dim` is the dimension of the NDRange that counts the work-groups along it.
-    """
+    """How many steps of a loop a work item has, and the dimension that counts its groups."""
 
     steps: int
     grid_dim: int
@@ -201,11 +197,7 @@ class Pattern(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
-
-    A launch that `is_later` starts when all other launches of its transfer have finished. `tables`
-    are its indirection tables.
-    """
+    """A kernel to enqueue; one that `is_later` starts when all others have finished."""
 
     pattern: Pattern
     params: tuple[int, ...]

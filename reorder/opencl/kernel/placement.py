@@ -103,11 +103,7 @@ class MovingLoops(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One of the elements that a work item moves together.
-
-    `offsets` has its place in each operand: the number of a lane in an image, the distance from the
-    first lane in a buffer. If it is not valid, zero is written.
-    """
+    """One of the elements that move together: its lane, or its distance from the first."""
 
     offsets: tuple[int, ...]
     is_valid: bool

@@ -789,10 +789,7 @@ def _pair_function(side: Side) -> Iterator[str]:
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads the first `count` units of a vector, and zeros.
-
-    With `is_near` the aligned vectors around a vector that starts at any byte are in src.
-    """
+    """Return a function that loads some units of a vector; aligned ones may be near."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     lanes = side.nbytes // side.unit
     if side.is_shifted:
@@ -861,10 +858,7 @@ def runs_of(
     bits: int,
     most: int = VECTOR * BYTE_BITS,
 ) -> Side:
-    """Return how a tile is read or written: in the widest vectors that are aligned in all runs.
-
-    If that is less than a word, runs are shifted. A vector has at most `most` bits.
-    """
+    """Return how a tile is accessed: in the widest vectors aligned in all runs, or shifted."""
     loops = nest.loops
     strides = [loop.stride(operand) for loop in loops]
     # a run of the tile starts where a whole run does, or where the last tile ended
@@ -901,11 +895,7 @@ def without_bank_conflicts(
 
 
 def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
-    """Return local memory in the order of its side of a body, given the bytes after each run.
-
-    Runs start at multiples of a vector. `gap` more bytes follow each vector's steps of the
-    innermost loop of src, where vectors of the run do not span them.
-    """
+    """Return local memory in the order of a side, given the bytes after runs and after vectors."""
     side = body.ordered_side
     gap_loop, gap_steps = (0, 1) if body.src.is_image else (body.src.run[0], body.src.lanes)
     gap_elements = 0

@@ -32,7 +32,6 @@ _KEYED = {
     "memdesc.extra.compensation_layout": "a Layout is compared exactly",
     "reorder.cpu.decoding.pattern.place_pattern": "numbers; tables are compared by their bits",
     "reorder.opencl.enqueue._has_gaps": "numbers",
-    "reorder.opencl.operands._needs": "numbers",
     "reorder.plan.boxes.padding_boxes": "numbers",
     "reorder.checkpoints.moves.changes.copied": "numbers",
     "reorder.memory.arrays._physical": "spelling",
