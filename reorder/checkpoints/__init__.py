@@ -15,7 +15,7 @@ Quantised weights, which are several tensors:
 Moving data from file to file in bounded memory:
 
 * `moves`: a change of one tensor or record, cut into pieces, and the tasks that run them
-* `reorder_file`: one tensor; `convert`: a whole checkpoint, by rules
+* `convert`: a whole checkpoint, by rules
 
 Checking a checkpoint:
 

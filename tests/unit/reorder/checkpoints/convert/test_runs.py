@@ -20,8 +20,8 @@ from reorder.checkpoints.convert.conversion import Conversion, plan_conversion
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves import tasks
 from reorder.checkpoints.moves.changes import Reorder
-from reorder.checkpoints.reorder_file import plan_output, reorder_file
 from reorder.checkpoints.writer import InUseError, partial_folder
+from reorder.cli.reorder import plan_output, reorder_file
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.programs import run_python
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
