@@ -24,9 +24,9 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
-from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
+from memdesc.index import Index, checked_index, checked_integers, first_where
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
-from memdesc.layout import Axis, Block, Layout
+from memdesc.layout import Axis, Block, Layout, indices_at
 from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
 from memdesc.names import Name
 from memdesc.names.registry import is_name

@@ -1,4 +1,4 @@
-"""Logical indices, scalars or arrays: check those of callers, and find those at given offsets."""
+"""Logical indices of callers, scalars or arrays, and their checks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from memdesc.checked import Checked
-from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
-from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name, dim_names
-from memdesc.swizzle import unswizzled
+from memdesc.layout import Layout, axis_index, dim_name, dim_names
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -161,94 +159,3 @@ def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
             if size
             else f"{name} has no index: its size is 0"
         )
-
-
-def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
-    """Return the padded index at an offset in elements.
-
-    It is beyond the dims if padding is at the offset; None if no index has this offset, or the
-    strides do not nest and the bounded search did not find one.
-
-    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
-    """
-    if layout.xor:
-        return index_at(layout.base(), unswizzled(layout.xor, offset))
-    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
-    try:
-        digits = solve(
-            (Term(block.stride, 0, block.extent - 1) for block in loops), offset - layout.offset0
-        )
-    except SearchLimitError:
-        return None
-    if digits is None:
-        return None
-    # a digit is index // step % extent, so an axis has the index sum of digit * step
-    index = [0] * layout.ndims
-    for k, axis in enumerate(layout.axes):
-        i = sum(
-            digit * block.step
-            for block, digit in zip(loops, digits, strict=True)
-            if block.axis == k
-        )
-        if i >= axis.padded:
-            return None
-        for dim, along in dim_indices(axis, layout.dims, i):
-            index[dim] = along
-    return tuple(index)
-
-
-def indices_at(
-    layout: Layout, offsets: NDArray[np.int64]
-) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
-    """Return the padded indices at many offsets, and which offsets have one.
-
-    There is an array for each dim, with 0 where no index has the offset.
-
-    *Law*: equal to `index_at` of each offset.
-    """
-    if layout.xor:
-        return indices_at(layout.base(), unswizzled(layout.xor, offsets))
-    if not layout.padded_nelems:
-        return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
-    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
-    loops.sort(key=lambda block: -abs(block.stride))
-    lowest = layout.offset0 + sum(min(0, loop.stride) * (loop.extent - 1) for loop in loops)
-    if lowest < 0 or not _do_nest(loops):
-        return _search_each(layout, offsets)
-    exists = (offsets >= lowest) & (offsets <= layout.last)
-    rest = np.where(exists, offsets - lowest, 0)
-    along = [np.zeros_like(offsets) for _ in layout.axes]
-    for k, step, extent, stride in loops:
-        digit = rest // abs(stride)  # numpy vectorises this, but not divmod
-        rest -= digit * abs(stride)
-        exists &= digit < extent
-        along[k] += (digit if stride > 0 else extent - 1 - digit) * step
-    exists &= rest == 0
-    index = list(along[:1]) * layout.ndims
-    for i, axis in zip(along, layout.axes, strict=True):
-        exists &= i < axis.padded
-        for dim, own in dim_indices(axis, layout.dims, i):
-            index[dim] = own
-    return tuple(np.where(exists, i, 0) for i in index), exists
-
-
-def _do_nest(loops: list[Block]) -> bool:
-    """Whether each stride covers all loops inside it; the largest stride comes first."""
-    covered = 1
-    for _, _, extent, stride in reversed(loops):
-        if abs(stride) < covered:
-            return False
-        covered = abs(stride) * extent
-    return True
-
-
-def _search_each(
-    layout: Layout, offsets: NDArray[np.int64]
-) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
-    different, back = np.unique(offsets, return_inverse=True)
-    indices = [index_at(layout, int(offset)) for offset in different]
-    exists = np.array([index is not None for index in indices], np.bool_)
-    rows = [index or (0,) * layout.ndims for index in indices]
-    table = np.array(rows, np.int64).reshape(-1, layout.ndims)
-    back = back.reshape(offsets.shape)
-    return tuple(table[:, dim][back] for dim in range(layout.ndims)), exists[back]

@@ -9,6 +9,7 @@ nor a name; all numbers count elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from math import lcm, prod
 from operator import itemgetter
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from memdesc.checked import Checked
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,
@@ -27,7 +29,15 @@ from memdesc.errors import (
 )
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
-from memdesc.swizzle import Terms, concerned, exact_terms, period_of, swizzled, terms_within
+from memdesc.swizzle import (
+    Terms,
+    concerned,
+    exact_terms,
+    period_of,
+    swizzled,
+    terms_within,
+    unswizzled,
+)
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 from memdesc.tuples import NamedTuple
 
@@ -93,7 +103,7 @@ def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
 
 
-# The most offsets among which the last one of a swizzled layout is searched.
+# The most elements of a layout whose strides do not nest that are searched for its last offset.
 _MAX_BASES = 1 << 20
 
 _set = object.__setattr__  # sets fields of a frozen value while it is made
@@ -266,37 +276,20 @@ class Layout(Checked):
         """Return the highest offset: the bits above all masks are those of the highest base."""
         if not self.nelems:
             return self.last
-        bits = concerned(self.xor)[1].bit_length()
-        return int(swizzled(self.xor, self._bases_from(self.last >> bits << bits)).max())
-
-    def _bases_from(self, lowest: int) -> NDArray[np.int64]:
-        """Return all bases that are at least `lowest`, which is near the highest."""
-        loops = sorted((block for block in self.blocks if block.extent > 1), key=memory_order)
-        bases = np.full(1, self.offset0, np.int64)
-        along = np.zeros((len(self.axes), 1), np.int64)
-        for k, (axis, step, extent, stride) in enumerate(loops):
-            # what the loops inside can still add
-            need = lowest - sum(max(0, (b.extent - 1) * b.stride) for b in loops[k + 1 :])
-            first = np.zeros_like(bases)
-            counts = np.full_like(bases, extent)
-            if stride > 0:
-                first = np.clip(-((bases - max(need, 0)) // stride), 0, extent)
-                counts -= first
-            elif stride < 0:
-                counts = np.clip((bases - max(need, 0)) // -stride + 1, 0, extent)
-            if (total := int(counts.sum())) > _MAX_BASES:
-                raise MemdescError(
-                    f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets of strides that "
-                    "do not nest, so the last offset is not known"
-                )
-            parents = np.repeat(np.arange(len(bases)), counts)
-            digits = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-            digits += first[parents]
-            bases = bases[parents] + digits * stride
-            along = along[:, parents]
-            along[axis] += digits * step
-        padded = np.array([[axis.padded] for axis in self.axes])
-        return bases[(along < padded).all(axis=0) & (bases >= lowest)]
+        base = self.base()
+        loops, lowest = _moving_loops(base)
+        if lowest >= 0 and _do_nest(loops):
+            bits = concerned(self.xor)[1].bit_length()
+            bases = np.arange(self.last >> bits << bits, self.last + 1)
+            bases = bases[indices_at(base, bases)[1]]
+        elif self.padded_nelems <= _MAX_BASES:
+            bases = base.offsets(padded=True)
+        else:
+            raise MemdescError(
+                f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets of strides that do "
+                "not nest, so the last offset is not known"
+            )
+        return int(swizzled(self.xor, bases).max())
 
     def base(self) -> Layout:
         """Return the layout without its XOR terms.
@@ -719,3 +712,87 @@ def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
     blocks.sort(key=_STEP, reverse=True)
     blocks.sort(key=_AXIS)
     return tuple(blocks)
+
+
+def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
+    """Return the padded index at an offset in elements.
+
+    It is beyond the dims if padding is at the offset; None if no index has this offset, or the
+    strides do not nest and the bounded search did not find one.
+
+    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
+    """
+    indices, exists = indices_at(layout, np.array([offset], np.int64))
+    return tuple(int(i[0]) for i in indices) if exists[0] else None
+
+
+def indices_at(
+    layout: Layout, offsets: NDArray[np.int64]
+) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
+    """Return the padded indices at many offsets, and which offsets have one.
+
+    There is an array for each dim, with 0 where no index has the offset.
+
+    *Law*: equal to `index_at` of each offset.
+    """
+    if layout.xor:
+        return indices_at(layout.base(), unswizzled(layout.xor, offsets))
+    if not layout.nelems:
+        return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
+    loops, lowest = _moving_loops(layout)
+    if lowest >= 0 and _do_nest(loops):
+        exists = (offsets >= lowest) & (offsets <= layout.last)
+        rest = np.where(exists, offsets - lowest, 0)
+        digits = []
+        for _, _, extent, stride in loops:
+            digit = rest // abs(stride)  # numpy vectorises this, but not divmod
+            rest -= digit * abs(stride)
+            exists &= digit < extent
+            digits.append(digit if stride > 0 else extent - 1 - digit)
+        exists &= rest == 0
+    else:
+        digits, exists = _searched(loops, offsets - layout.offset0)
+    along = [np.zeros_like(offsets) for _ in layout.axes]
+    # a digit is index // step % extent, so an axis has the index sum of digit * step
+    for block, digit in zip(loops, digits, strict=True):
+        along[block.axis] += digit * block.step
+    index = list(along[:1]) * layout.ndims
+    for i, axis in zip(along, layout.axes, strict=True):
+        exists &= i < axis.padded
+        for dim, own in dim_indices(axis, layout.dims, i):
+            index[dim] = own
+    return tuple(np.where(exists, i, 0) for i in index), exists
+
+
+def _moving_loops(layout: Layout) -> tuple[list[Block], int]:
+    """Return the loops that move, the largest stride first, and the least that they add up to."""
+    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
+    loops.sort(key=lambda block: -abs(block.stride))
+    return loops, layout.offset0 + _free(loops)[0]
+
+
+def _do_nest(loops: list[Block]) -> bool:
+    """Whether each stride covers all loops inside it; the largest stride comes first."""
+    covered = 1
+    for _, _, extent, stride in reversed(loops):
+        if abs(stride) < covered:
+            return False
+        covered = abs(stride) * extent
+    return True
+
+
+def _searched(
+    loops: list[Block], distances: NDArray[np.int64]
+) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return the digits of loops that add up to some distances, and which have any."""
+    different, back = np.unique(distances, return_inverse=True)
+    terms = [Term(block.stride, 0, block.extent - 1) for block in loops]
+    rows: list[tuple[int, ...] | None] = []
+    for distance in different.tolist():
+        rows.append(None)
+        with suppress(SearchLimitError):
+            rows[-1] = solve(terms, distance)
+    exists = np.array([row is not None for row in rows], np.bool_)
+    table = np.array([row or (0,) * len(loops) for row in rows], np.int64)
+    back = back.reshape(distances.shape)
+    return [column[back] for column in table.reshape(-1, len(loops)).T], exists[back]

@@ -18,8 +18,7 @@ import numpy as np
 
 from memdesc.banks import BANKS, WORD
 from memdesc.dtypes import DataType
-from memdesc.index import index_at
-from memdesc.layout import Block, Layout, axis_index, memory_order
+from memdesc.layout import Block, Layout, axis_index, index_at, memory_order
 from memdesc.tags import LETTERS, Digit, axis_name
 from memdesc.tuples import NamedTuple
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, counted, short_repr
-from memdesc.index import index_at
 from memdesc.int64 import check_length, checked_ints, entries_of
-from memdesc.layout import Layout, dim_name
+from memdesc.layout import Layout, dim_name, index_at
 from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, digits
 from memdesc.picture.grid import FULL, Limits, arrange
 from memdesc.picture.memory import (

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.index import index_at, indices_at
-from memdesc.layout import layout_by_strides
+from memdesc.layout import index_at, indices_at, layout_by_strides
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
 from memdesc.tags import FormatTag, parse_tag

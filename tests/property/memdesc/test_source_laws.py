@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from memdesc.index import index_at
+from memdesc.layout import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.oracles import offsets
 from tests.strategies import descs, swizzled_descs

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.index import index_at
+from memdesc.layout import index_at
 from reorder import Attr, plan_reorder
 from reorder.plan.picture import trace
 from tests.pictures import cells
