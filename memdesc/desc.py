@@ -668,8 +668,8 @@ class MemoryDesc(Written):
         return named if is_same else text
 
     def _repr_html_(self) -> str:
+        from memdesc.picture.cells import COMPACT
         from memdesc.picture.draw import Look  # only pictures need it
-        from memdesc.picture.grid import COMPACT
 
         return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
 

@@ -21,7 +21,7 @@ from memdesc.written import SCHEMA, Written, check_schema
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.grid import Limits
+    from memdesc.picture.cells import Limits
 
 _CHANNELS = (1, 2, 4)  # R, RG, RGBA
 _KINDS = ("2d", "3d", "array")
@@ -251,12 +251,12 @@ class ImageDesc(Written):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
-        from memdesc.picture.grid import FULL  # only pictures need it
+        from memdesc.picture.cells import FULL  # only pictures need it
 
         return self._drawn(letters, highlight, FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.grid import COMPACT  # only pictures need it
+        from memdesc.picture.cells import COMPACT  # only pictures need it
 
         return self._drawn(None, (), COMPACT).fragment
 

@@ -33,12 +33,31 @@ _MAX_WANTED = 8
 _MAX_VALUES, _LONG_VALUE = 4096, "-1.234e-05"
 
 
+class Limits(NamedTuple):
+    """How much a picture shows at most; panels have half as many rows and columns.
+
+    `rows`, `columns`, `panels` and `cells` limit the grid, `lines` the memory. Both ends of each
+    dim, and what is highlighted, are shown in addition.
+    """
+
+    rows: int
+    columns: int
+    panels: int
+    cells: int
+    lines: int
+
+
+FULL = Limits(rows=12, columns=16, panels=16, cells=240, lines=20)
+# for values at the end of a notebook cell, which show a picture that nobody asked for
+COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
+
+
 class Cell(NamedTuple):
     """One cell of a picture.
 
     `number` and `note` are written in it, `hover` is shown under the pointer. `run` is the number
     of its run, which gives the colour, or None without an element; `tile` is the number of its
-    block, or None if nothing is blocked.
+    block, or None if nothing is blocked. `index` is that of the element.
     """
 
     number: str
@@ -48,6 +67,7 @@ class Cell(NamedTuple):
     tile: int | None
     is_padding: bool
     is_highlighted: bool = False
+    index: tuple[int, ...] = ()
 
 
 class Pixels(NamedTuple):
@@ -147,7 +167,7 @@ class Cells:
         if self.values is not None:
             number = "0" if is_padding else _value(self.values[index])
             note = "pad" if is_padding else number
-        return Cell(number, note, hover, run, tile, is_padding, index in self.highlighted)
+        return Cell(number, note, hover, run, tile, is_padding, index in self.highlighted, index)
 
     def at_offset(self, offset: int) -> Cell:
         """Return the cell of an offset; its run is None if no element has this offset."""

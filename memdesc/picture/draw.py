@@ -11,17 +11,16 @@ from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name, index_at
-from memdesc.picture.cells import CACHE_LINE, Cell, Cells, Pixels, digits
-from memdesc.picture.grid import FULL, Limits, arrange
-from memdesc.picture.memory import (
+from memdesc.picture.cells import CACHE_LINE, FULL, Cell, Cells, Limits, Pixels, digits
+from memdesc.picture.halves import (
+    Grid,
     Lines,
-    lines_of,
+    grid_of,
     memory_half,
     memory_table,
     memory_text,
-    pixel_lines,
 )
-from memdesc.picture.picture import MEANINGS, Half, Picture, Sheet
+from memdesc.picture.picture import MEANINGS, Picture, assembled
 from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters
 from memdesc.tuples import NamedTuple
@@ -48,24 +47,69 @@ def draw_layout(
     n_lines = -(-whole // CACHE_LINE)
     size = f"{whole} bytes in {counted(n_lines, 'cache line')}"
     size += f", the last {compensation} of them compensation" if compensation else ""
-    head = [title, f"{_count(layout)}, {size}"]
-    if not layout.nelems:
-        return Sheet([*head, "nothing to draw"]).picture()
     what = "memory: each offset shows the "
     what += "index" if look.values is None else "value at"
-    return _picture(cells, lines_of(cells, look.limits), head, what, look.limits)
+    return _draw_cells(cells, title, size, what, look.limits)
 
 
 def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look: Look) -> Picture:
     """Draw an image as pixels, like `draw_layout`; `pixels` says how its pixels lie."""
-    cells = checked_cells(layout, dtype, look, pixels)
     width, channels, slice_rows = pixels
     rows = (layout.last + 1) // (width * channels)
     sides = (width, slice_rows, rows // slice_rows) if slice_rows else (width, rows)
     size = f"{' x '.join(map(str, sides))} pixels of {counted(channels, 'channel')}"
-    lines = pixel_lines(cells, pixels, look.limits)
     what = "image: each lane shows the offset and the index"
-    return _picture(cells, lines, [title, f"{_count(layout)}, {size}"], what, look.limits)
+    return _draw_cells(checked_cells(layout, dtype, look, pixels), title, size, what, look.limits)
+
+
+def _draw_cells(cells: Cells, title: str, size: str, what: str, limits: Limits) -> Picture:
+    layout = cells.layout
+    padding = layout.padded_nelems - layout.nelems
+    count = f"{layout.nelems} elements" + (f" and {padding} of padding" if padding else "")
+    head = [title, f"{count}, {size}"]
+    if not layout.nelems:
+        return draw_memories([*head, "nothing to draw"], {}, set())
+    order = f"memory order, outermost first: {digits(layout, cells.letters)}"
+    if layout.xor:
+        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in layout.xor)
+        order = " ^ ".join([f"{order}; then the offset o becomes o", *terms])
+    names = ",".join(cells.letters[dim] for dim in cells.long_dims)
+    memory = f"{what} {names}".rstrip()
+    memory += "; two elements share a byte" if cells.dtype.is_packed else ""
+    legend = {"banks" if layout.xor else "run", "padding" if layout.has_padding else ""}
+    legend.add(("pixel" if cells.pixels else "block") if cells.tiles else "")
+    memories = {memory: memory_table(cells, limits)}
+    return draw_memories([*head, order], memories, legend, grid=grid_of(cells, limits))
+
+
+def draw_memories(
+    head: list[str],
+    memories: dict[str, Table],
+    legend: set[str],
+    text: str = "",
+    grid: Grid | None = None,
+) -> Picture:
+    """Draw memories under their captions, after a grid if there is one.
+
+    `legend` has symbols for what cells do not show themselves. The text is that of the grid and the
+    memories if none is given.
+    """
+    halves, lines = [], [*head]
+    if grid is not None:
+        halves.append(grid.half())
+        lines += ["", grid.caption, *grid.text()]
+    for caption, table in memories.items():
+        halves.append(memory_half(table, caption))
+        lines += ["", caption, *memory_text(table)]
+        is_shown = {
+            "padding": any(cell.is_padding for cell in table.shown),
+            "gap": any(cell.run is None for cell in table.shown),
+            "highlight": any(cell.is_highlighted for cell in table.shown),
+            "line": bool(table.marks),
+        }
+        legend |= {symbol for symbol, is_here in is_shown.items() if is_here}
+    symbols = [symbol for symbol in MEANINGS if symbol in legend]
+    return assembled(head, halves, symbols, text or "\n".join(lines))
 
 
 def checked_cells(
@@ -76,58 +120,6 @@ def checked_cells(
         check_letters(look.letters, layout.ndims)
     cells = Cells(layout, dtype, look.letters, pixels)
     return replace(cells, highlighted=_checked_indices(cells, look.highlight), values=look.values)
-
-
-def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
-    layout, grid = cells.layout, arrange(cells, limits)
-    table = lines.table(cells.at_offset, cells.dtype.bits)
-    names = ",".join(cells.letters[dim] for dim in cells.long_dims)
-    order = f"memory order, outermost first: {digits(layout, cells.letters)}"
-    if layout.xor:
-        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in layout.xor)
-        order = " ^ ".join([f"{order}; then the offset o becomes o", *terms])
-    head = [*head, order]
-    logical = f"logical: {grid.summary}; numbers are "
-    logical += "offsets" if cells.values is None else "values"
-    memory = f"{what} {names}".rstrip()
-    memory += "; two elements share a byte" if cells.dtype.is_packed else ""
-    text = [*head, "", logical, *grid.text(), "", memory, *memory_text(table)]
-    legend = {"banks" if layout.xor else "run", "padding" if layout.has_padding else ""}
-    legend.add(("pixel" if lines.pixels else "block") if cells.tiles else "")
-    return draw_memories(head, {memory: table}, legend, "\n".join(text), grid.half(logical))
-
-
-def draw_memories(
-    head: list[str],
-    memories: dict[str, Table],
-    legend: set[str],
-    text: str = "",
-    grid: Half | None = None,
-) -> Picture:
-    """Draw memories under their captions, after a grid if there is one.
-
-    `legend` has symbols for what cells do not show themselves. The text is that of the memories if
-    none is given.
-    """
-    halves = [grid] if grid else []
-    halves += [memory_half(table, caption) for caption, table in memories.items()]
-    lines = [*head]
-    for caption, table in memories.items():
-        lines += ["", caption, *memory_text(table)]
-        is_shown = {
-            "padding": any(cell.is_padding for cell in table.shown),
-            "gap": any(cell.run is None for cell in table.shown),
-            "highlight": any(cell.is_highlighted for cell in table.shown),
-            "line": bool(table.marks),
-        }
-        legend |= {symbol for symbol, is_here in is_shown.items() if is_here}
-    symbols = [symbol for symbol in MEANINGS if symbol in legend]
-    return Sheet(head, halves, symbols, text or "\n".join(lines)).picture()
-
-
-def _count(layout: Layout) -> str:
-    padding = layout.padded_nelems - layout.nelems
-    return f"{layout.nelems} elements" + (f" and {padding} of padding" if padding else "")
 
 
 def _checked_indices(
@@ -161,30 +153,34 @@ def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
     """Draw two layouts of the same dims; the pointer shows the offset in the other one."""
     head = [f"a: {titles[0]}", f"b: {titles[1]}"]
     if not a.layout.nelems:
-        return Sheet([*head, "nothing to draw"]).picture()
+        return draw_memories([*head, "nothing to draw"], {}, set())
     caption = "each offset shows the index " + ",".join(a.letters[dim] for dim in a.long_dims)
-    left = memory_table(a, lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
-    right = memory_table(b, lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
-    memories = {f"a: {caption}".rstrip(): left, f"b: {caption}".rstrip(): right}
+    memories = {
+        f"a: {caption}".rstrip(): memory_table(
+            a, at_offset=lambda offset: _with_other(b, coloured_as(a, b, offset), "b")
+        ),
+        f"b: {caption}".rstrip(): memory_table(
+            b, at_offset=lambda offset: _with_other(a, b.at_offset(offset), "a")
+        ),
+    }
     return draw_memories(head, memories, {"run", "block" if a.tiles or b.tiles else ""})
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
     """Return the cell at an offset, with the colour that its element has in another layout."""
     cell = cells.at_offset(offset)
-    index = index_at(cells.layout, offset)
-    if index is None or cell.run is None or cell.is_padding:
+    if cell.run is None or cell.is_padding:
         return cell
-    target = other.at(index)
+    target = other.at(cell.index)
     return cell._replace(run=None if target is None else target.run)
 
 
-def _with_other(cells: Cells, other: Cells, cell: Cell, name: str) -> Cell:
+def _with_other(other: Cells, cell: Cell, name: str) -> Cell:
     """Return a cell whose hover text gives the offset in the other layout."""
-    index = None if cell.run is None else index_at(cells.layout, int(cell.number))
-    if index is None or cell.is_padding:
+    if cell.run is None or cell.is_padding:
         return cell
-    return cell._replace(hover=f"{cell.hover}\noffset in {name} {other.layout.offset(index)}")
+    offset = other.layout.offset(cell.index)
+    return cell._replace(hover=f"{cell.hover}\noffset in {name} {offset}")
 
 
 # Bytes of a line, and how many times the limit of lines is allowed: a block may have 210 bytes.

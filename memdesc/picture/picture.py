@@ -1,4 +1,4 @@
-"""Picture: the value that `show()` returns; Sheet: how its parts are put together.
+"""Picture: the value that `show()` returns, and how its parts are put together.
 
 Halves are side by side in an SVG, or below each other on a narrow HTML page. The HTML has no
 script, so notebooks and pages show it as it is. What does not fit scrolls, and a shadow marks the
@@ -195,57 +195,53 @@ class Half(NamedTuple):
     parts: list[str]
 
 
-class Sheet(NamedTuple):
-    """The parts of a picture: head lines, halves, symbols of the legend, and the coloured text."""
+def assembled(head: list[str], halves: list[Half], symbols: list[str], text: str) -> Picture:
+    """Return the picture of head lines, halves, symbols of the legend, and the coloured text."""
+    plain_text = "\n".join(plain(line).rstrip() for line in text.split("\n"))
+    return Picture(_svg(head, halves, symbols), plain_text, _fragment(head, halves, symbols), text)
 
-    head: list[str]
-    halves: list[Half] = []  # noqa: RUF012 - nothing changes it
-    symbols: list[str] = []  # noqa: RUF012 - likewise
-    text: str = ""
 
-    def picture(self) -> Picture:
-        """Return the picture of these parts."""
-        lines = self.text.split("\n") if self.text else self.head
-        text = "\n".join(plain(line).rstrip() for line in lines)
-        return Picture(self._svg(), text, self._fragment(), "\n".join(lines))
+def _svg(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+    """Return the halves side by side under the head lines, the legend below them."""
+    head = [_cut(line) for line in head]
+    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
+    lines += [
+        label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
+    ]
+    left, top = _MARGIN, _MARGIN + _HEAD_LINE * len(head)
+    right = left + max(text_width(head[0], 14), *map(text_width, head))
+    bottom = top
+    for half in halves:
+        place = f"translate({left} {top + _CAPTION})"
+        lines.append(label(left, top + _CAPTION - 10, half.caption, style="faint"))
+        lines.append(element("g", *half.parts, transform=place))
+        end = left + max(half.width, text_width(half.caption))
+        left, right = end + _BETWEEN, max(right, end)
+        bottom = max(bottom, top + _CAPTION + half.height)
+    if symbols:
+        x, y = _MARGIN, bottom + _HEAD_LINE
+        for symbol in symbols:
+            meaning = MEANINGS[symbol]
+            lines += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, style="faint")]
+            x += 58 + text_width(meaning)
+        right = max(right, x)
+        bottom += _HEAD_LINE + _LEGEND
+    return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
 
-    def _svg(self) -> str:
-        head = [_cut(line) for line in self.head]
-        lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
-        lines += [
-            label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
-        ]
-        left, top = _MARGIN, _MARGIN + _HEAD_LINE * len(head)
-        right = left + max(text_width(head[0], 14), *map(text_width, head))
-        bottom = top
-        for half in self.halves:
-            place = f"translate({left} {top + _CAPTION})"
-            lines.append(label(left, top + _CAPTION - 10, half.caption, style="faint"))
-            lines.append(element("g", *half.parts, transform=place))
-            end = left + max(half.width, text_width(half.caption))
-            left, right = end + _BETWEEN, max(right, end)
-            bottom = max(bottom, top + _CAPTION + half.height)
-        if self.symbols:
-            symbols, end = _legend(self.symbols, bottom + _HEAD_LINE)
-            lines += symbols
-            right = max(right, end)
-            bottom += _HEAD_LINE + _LEGEND
-        return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
 
-    def _fragment(self) -> str:
-        title, *more = (escape(line, quote=False) for line in self.head)
-        caption = "<br>".join([f"<strong>{title}</strong>", *more])
-        halves = "".join(map(_half_html, self.halves))
-        symbols = "".join(
-            f"<span>{document((0, 0), _SYMBOL, MEANINGS[symbol], _symbol(symbol, 0, 0))}"
-            f"{escape(MEANINGS[symbol], quote=False)}</span>"
-            for symbol in self.symbols
-        )
-        return (
-            f'<figure class="memdesc-figure"><style>{_style()}</style><figcaption>{caption}'
-            f'</figcaption><div class="memdesc-halves">{halves}</div>'
-            f'<div class="memdesc-legend">{symbols}</div></figure>'
-        )
+def _fragment(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+    title, *more = (escape(line, quote=False) for line in head)
+    caption = "<br>".join([f"<strong>{title}</strong>", *more])
+    legend = "".join(
+        f"<span>{document((0, 0), _SYMBOL, MEANINGS[symbol], _symbol(symbol, 0, 0))}"
+        f"{escape(MEANINGS[symbol], quote=False)}</span>"
+        for symbol in symbols
+    )
+    return (
+        f'<figure class="memdesc-figure"><style>{_style()}</style><figcaption>{caption}'
+        f'</figcaption><div class="memdesc-halves">{"".join(map(_half_html, halves))}</div>'
+        f'<div class="memdesc-legend">{legend}</div></figure>'
+    )
 
 
 def _half_html(half: Half) -> str:
@@ -261,17 +257,6 @@ def _cut(line: str) -> str:
     return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 
-def _legend(symbols: list[str], y: int) -> tuple[list[str], int]:
-    """Return symbols of `MEANINGS` next to their meanings, and where the last one ends."""
-    x = _MARGIN
-    parts: list[str] = []
-    for symbol in symbols:
-        meaning = MEANINGS[symbol]
-        parts += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, style="faint")]
-        x += 58 + text_width(meaning)
-    return parts, x
-
-
 def _symbol(symbol: str, x: int, y: int) -> str:
     """Return a symbol for the legend: a mark, an outline or a cell."""
     width, height = _SYMBOL
@@ -279,13 +264,6 @@ def _symbol(symbol: str, x: int, y: int) -> str:
         return element("path", d=f"M{x + width // 2} {y}v{height}", stroke=ACCENT, stroke_width=3.5)
     if symbol in {"block", "pixel"}:
         return edge("rect", x=x + 1, y=y + 1, width=width - 2, height=height - 2)
-    cell = Cell(
-        "",
-        "",
-        MEANINGS[symbol],
-        None if symbol == "gap" else 0,
-        None,
-        is_padding=symbol == "padding",
-        is_highlighted=symbol == "highlight",
-    )
+    run = None if symbol == "gap" else 0
+    cell = Cell("", "", MEANINGS[symbol], run, None, symbol == "padding", symbol == "highlight")
     return paint_cell(cell, x, y, _SYMBOL)

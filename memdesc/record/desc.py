@@ -22,7 +22,7 @@ from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.grid import Limits
+    from memdesc.picture.cells import Limits
 
 
 @value_class
@@ -160,12 +160,12 @@ class RecordDesc(Checked):
         >>> print(memdesc.record.record_desc((1, 32), "q4_0").show().text.splitlines()[-1])
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture.grid import FULL  # only pictures need it
+        from memdesc.picture.cells import FULL  # only pictures need it
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.grid import COMPACT  # only pictures need it
+        from memdesc.picture.cells import COMPACT  # only pictures need it
 
         return self._drawn(COMPACT).fragment
 

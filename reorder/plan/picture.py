@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture.cells import Cell, Cells
+from memdesc.picture.cells import FULL, Cell, Cells, Limits
 from memdesc.picture.draw import coloured_as, draw_memories
-from memdesc.picture.grid import FULL, Limits
-from memdesc.picture.memory import memory_table, memory_text
-from memdesc.picture.picture import Sheet
+from memdesc.picture.halves import memory_table, memory_text
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
 if TYPE_CHECKING:
@@ -41,12 +39,12 @@ def draw_plan(
     if len(head) > _MAX_BOX_LINES + 1:
         head = [*head[: _MAX_BOX_LINES + 1], f"… {len(head) - 1 - _MAX_BOX_LINES} more"]
     if not dst_desc.nelems:
-        return Sheet(head, text=printed).picture()
+        return draw_memories(head, {}, set(), printed)
     src, dst = (Cells(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
-    in_src = memory_table(src, lambda offset: coloured_as(src, dst, offset), limits)
+    in_src = memory_table(src, limits, lambda offset: coloured_as(src, dst, offset))
     in_dst, whole = (
-        memory_table(dst, lambda offset: _dst_cell(dst, boxes, offset), most)
+        memory_table(dst, most, lambda offset: _dst_cell(dst, boxes, offset))
         for most in (limits, FULL)
     )
     text = "\n".join([printed, "", caption, *memory_text(whole, of_number=True)])

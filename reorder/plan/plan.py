@@ -17,7 +17,7 @@ from reorder.values.binding import BoundAttr, bind
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.grid import Limits
+    from memdesc.picture.cells import Limits
     from reorder.plan.nodes import Box
 
 
@@ -119,12 +119,12 @@ class ReorderPlan(Checked):
         dst: each offset shows where in src its element comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from memdesc.picture.grid import FULL  # planning needs no pictures
+        from memdesc.picture.cells import FULL  # planning needs no pictures
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
-        from memdesc.picture.grid import COMPACT  # planning needs no pictures
+        from memdesc.picture.cells import COMPACT  # planning needs no pictures
 
         try:
             return self._drawn(COMPACT).fragment
