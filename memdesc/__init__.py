@@ -8,8 +8,7 @@ Examples assume ``import memdesc`` and ``import numpy as np``.
 
 from typing import TYPE_CHECKING
 
-from memdesc.arrays import array_desc
-from memdesc.desc import MemoryDesc, memory_desc
+from memdesc.desc import MemoryDesc, array_desc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, PaddingError, UnknownFormatError, UnsupportedFormatError
 from memdesc.extra import Extra

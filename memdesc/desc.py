@@ -1,39 +1,46 @@
-"""MemoryDesc: a data type and a layout as one frozen value."""
+"""MemoryDesc: a data type and a layout as one frozen value; by name, by strides, of an array."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
-from operator import attrgetter
+from math import prod
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, overload
 
 import numpy as np
 
 from memdesc import views
-from memdesc.create import (
-    BesideStrides,
-    check_empty,
-    checked_type,
-    given_layout,
-    name_of,
-    named_layout,
-    strided_layout,
-)
+from memdesc.checked import SCHEMA, SWIZZLED, Written, check_schema
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
 from memdesc.index import Index, checked_index, checked_integers, first_where
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
-from memdesc.layout import Axis, Block, Layout, indices_at
-from memdesc.layout_names import cute_text, dense_tag, is_laid_out_by, names_of
+from memdesc.layout import (
+    Axis,
+    Block,
+    Layout,
+    dim_name,
+    indices_at,
+    layout_by_strides,
+    layout_by_tag,
+)
+from memdesc.layout_names import (
+    cute_text,
+    dense_tag,
+    is_laid_out_by,
+    name_of,
+    named_layout,
+    names_of,
+)
 from memdesc.names import Name
 from memdesc.names.registry import is_name
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
-from memdesc.tags import LETTERS, FormatTag, check_letters
-from memdesc.written import SCHEMA, SWIZZLED, Written, check_schema
+from memdesc.tags import LETTERS, FormatTag, check_letters, parse_tag
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -63,7 +70,11 @@ def _of_layout(name: str, doc: str) -> Any:
     return property(attrgetter(f"layout.{name}"), doc=doc)
 
 
-_NO_BLOCKS: tuple[int, ...] = ()  # recognised by identity, so that nothing is checked
+# padded_dims, inner_blks, inner_idxs and offset0 that nobody gave, recognised by identity
+_NO_BLOCKS: tuple[int, ...] = ()
+_NOTHING = (None, _NO_BLOCKS, _NO_BLOCKS, 0)
+# what a caller may give with strides
+_Beside = tuple[Iterable[int] | None, Iterable[int], Iterable[int], int]
 
 
 @immutable
@@ -144,22 +155,16 @@ class MemoryDesc(Written):
     ) -> Self:
         """Describe memory by a layout or by strides; the class says what the arguments are."""
         sizes = checked_ints("dims", dims)
-        element = checked_type(dtype, layout)
-        given = BesideStrides(padded_dims, inner_blks, inner_idxs, offset0)
+        element = _checked_type(dtype, layout)
+        given = (padded_dims, inner_blks, inner_idxs, offset0)
         if strides is not None:
-            made = strided_layout(sizes, layout, strides, given)
+            made = _strided_layout(sizes, layout, strides, given)
         else:
-            if (
-                inner_blks is not _NO_BLOCKS
-                or inner_idxs is not _NO_BLOCKS
-                or padded_dims is not None
-                or type(offset0) is not int
-                or offset0
-            ):
-                check_empty(given)
+            if any(map(is_not, given, _NOTHING)):
+                _check_empty(given)
             if not isinstance(layout, Layout | FormatTag | None):
                 return cast("Self", _named(sizes, element, name_of(layout)))
-            made = given_layout(sizes, layout)
+            made = _given_layout(sizes, layout)
         return cast("Self", desc_of(element, made))
 
     def __eq__(self, other: object) -> bool:
@@ -417,23 +422,19 @@ class MemoryDesc(Written):
         offsets = checked_integers("offset", offset)
         indices, exists = indices_at(self.layout, np.atleast_1d(offsets))
         if not exists.all():
-            raise MemdescError(self._where_is(first_where(~exists, np.atleast_1d(offsets))))
+            at = first_where(~exists, np.atleast_1d(offsets))
+            last = self.layout.last
+            reason = f"offsets are 0 to {last}"
+            if not self.nelems:
+                reason = "it has no elements"
+            elif 0 <= at <= last:
+                reason = "it lies in a gap between elements"
+            raise MemdescError(f"no element of {self!r} is at offset {at}: {reason}")
         beyond = [i >= size for i, size in zip(indices, self.dims, strict=True)]
         is_padding = np.logical_or.reduce(beyond)
         if isinstance(offsets, int):
             return Index((int(i[0]) for i in indices), bool(is_padding[0]))
         return Index(indices, is_padding)
-
-    def _where_is(self, offset: int) -> str:
-        """Return the message for an offset without an element."""
-        if not self.nelems:
-            return f"no element is at offset {offset}: {self!r} has no elements"
-        last = self.layout.last
-        if 0 <= offset <= last:
-            reason = "it lies in a gap between elements"
-        else:
-            reason = f"offsets are 0 to {last}"
-        return f"no element of {self!r} is at offset {offset}: {reason}"
 
     @overload
     def byte(self, index: tuple[int, ...] | list[int], *, padded: bool = ...) -> int: ...
@@ -782,6 +783,81 @@ def _counted_nbytes(dtype: DataType, layout: Layout, extra: Extra | None) -> tup
     return nbytes, nbytes
 
 
+def _checked_type(dtype: object, layout: object) -> DataType:
+    """Return the data type of a descriptor's arguments, or say that they are in the wrong order."""
+    try:
+        return data_type(dtype)
+    except MemdescError as error:
+        try:
+            data_type(layout)
+        except MemdescError:
+            raise error from None
+        raise MemdescError(
+            f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
+            f"{short_repr(layout)}"
+        ) from None
+
+
+def _given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> Layout:
+    """Return the layout that a caller gives as a value; None is row-major."""
+    if layout is None:
+        layout = parse_tag(LETTERS[: len(dims)] or "a")
+    if isinstance(layout, FormatTag):
+        return layout_by_tag(layout, dims)
+    if layout.dims != dims:
+        raise MemdescError(f"dims {short_repr(dims)} are not those of the layout, {layout.dims}")
+    return layout
+
+
+def _strided_layout(
+    dims: tuple[int, ...], layout: object, strides: Iterable[int], given: _Beside
+) -> Layout:
+    """Check the strides and what goes with them, and make the layout."""
+    if layout is not None:
+        raise MemdescError(
+            "give a layout or strides, not both: "
+            f"layout={short_repr(layout)} and strides={short_repr(strides)}"
+        )
+    padded_dims, inner_blks, inner_idxs, offset0 = given
+    inner = _inner_blocks(inner_blks, inner_idxs, len(dims))
+    steps = checked_ints("strides", strides)
+    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
+    for name, values in (("strides", steps), ("padded_dims", padded)):
+        if values is not None:
+            check_length(name, values, len(dims))
+    return layout_by_strides(dims, steps, inner, padded, checked_int("offset0", offset0))
+
+
+def _inner_blocks(
+    inner_blks: Iterable[int], inner_idxs: Iterable[int], ndims: int
+) -> tuple[tuple[int, int], ...]:
+    """Return the size and dim of each inner block, without blocks of 1; refuse invalid ones."""
+    blks = checked_ints("inner_blks", inner_blks)
+    idxs = checked_ints("inner_idxs", inner_idxs)
+    if len(blks) != len(idxs) or min(blks, default=1) < 1 or not {*idxs} <= {*range(ndims)}:
+        raise MemdescError(
+            f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} "
+            f"must be sizes of 1 or more, each with a dim of 0 to {ndims - 1}"
+        )
+    if prod(blks) > INT64_MAX:
+        raise MemdescError(
+            f"inner_blks {short_repr(blks)} multiply to more elements than int64 holds "
+            f"({INT64_MAX})"
+        )
+    return tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
+
+
+def _check_empty(given: _Beside) -> None:
+    """Refuse arguments that only go with strides, unless they are empty."""
+    padded_dims, inner_blks, inner_idxs, offset0 = given
+    blks = checked_ints("inner_blks", inner_blks)
+    idxs = checked_ints("inner_idxs", inner_idxs)
+    if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
+        raise MemdescError(
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a layout"
+        )
+
+
 @lru_cache(maxsize=4096)
 def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
@@ -846,3 +922,74 @@ def expression(dtype: DataType, layout: Layout) -> str:
     if layout.offset0:
         arguments.append(f"offset0={layout.offset0}")
     return f"memory_desc({', '.join(arguments)})"
+
+
+def array_desc(x: Any) -> MemoryDesc:
+    """Describe the memory of an array or tensor; its axes are the logical dims.
+
+    Element 0 of the described buffer is the lowest address that the array touches,
+    so `offset0` is not 0 if a stride is negative.
+
+    Parameters
+    ----------
+    x : ndarray, or tensor of torch, JAX or another library with DLPack
+        Of any shape and strides. A tensor may be on any device; one without strides, such as
+        JAX's, is row-major.
+
+    Raises
+    ------
+    MemdescError
+        If memdesc has no such data type, the array holds unpacked 4-bit elements, a stride is not
+        a multiple of the element size, or the tensor is sparse.
+
+    Examples
+    --------
+    >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
+    memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
+    """
+    if isinstance(x, np.ndarray):
+        return strided_desc(x.shape, x.strides, x.dtype)
+    if not hasattr(x, "__dlpack__"):
+        raise MemdescError(f"an array or a tensor is needed, not {short_repr(x)}")
+    if (form := str(getattr(x, "layout", "strided"))).rpartition(".")[2] != "strided":
+        raise MemdescError(
+            f"a tensor of {form} has no strides; its values and indices are tensors that have"
+        )
+    shape, strides = tuple(map(int, x.shape)), getattr(x, "strides", None)
+    if isinstance(strides, tuple):  # in bytes, as numpy's
+        return strided_desc(shape, strides, np.dtype(x.dtype))
+    dtype = data_type(x.dtype)
+    _refuse_packed(dtype, f"a tensor of {x.dtype}")
+    stride = getattr(x, "stride", None)
+    steps = stride() if callable(stride) else None
+    return MemoryDesc(shape, dtype, strides=steps)
+
+
+def _refuse_packed(dtype: DataType, what: str) -> None:
+    if dtype.is_packed:
+        raise MemdescError(
+            f"{what} holds one element per byte, but memory of {dtype} holds two; "
+            "reorder() packs them"
+        )
+
+
+@lru_cache(maxsize=4096)
+def strided_desc(
+    shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
+) -> MemoryDesc:
+    """Describe an array of some strides in bytes, from its lowest element on."""
+    dtype = data_type(kind)
+    _refuse_packed(dtype, f"a numpy array of {kind.name}")
+    steps = []
+    skipped = 0
+    is_empty = 0 in shape
+    for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
+        # numpy allows any stride for a dim of size 1, and for all dims if one has size 0
+        if size > 1 and not is_empty and nbytes % kind.itemsize:
+            raise MemdescError(
+                f"{dim_name(dim)} has a stride of {nbytes} bytes, "
+                f"not a multiple of the {kind.itemsize}-byte element; copy the array"
+            )
+        steps.append(nbytes // kind.itemsize)
+        skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)
+    return MemoryDesc(shape, dtype, strides=steps, offset0=skipped)

@@ -7,7 +7,7 @@ from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from memdesc.checked import check_types
+from memdesc.checked import SCHEMA, Written, check_schema, check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -17,7 +17,6 @@ from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
 from memdesc.names import Name, dim_letters, known_images, resolve_image
 from memdesc.tags import LETTERS
-from memdesc.written import SCHEMA, Written, check_schema
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture

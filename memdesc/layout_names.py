@@ -1,19 +1,82 @@
-"""From a layout back to names: its tag, its CuTe notation, its name in every vocabulary."""
+"""From names to layouts, and back: the tag, the CuTe notation and all names of a layout."""
 
 from __future__ import annotations
 
 from functools import cache, partial
 from math import prod
 
-from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import Layout, dim_names, layout_by_tag, memory_order
-from memdesc.names import Name, dim_letters
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.layout import Layout, check_dims, dim_names, layout_by_tag, memory_order
+from memdesc.names import Name, dim_letters, expand_meta_tag, refuse_record, resolve
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import ParsedName, names_for
+from memdesc.names.registry import ParsedName, letters_for, names_for
+from memdesc.names.tvm import tag_of_string
 from memdesc.tags import Digit, FormatTag
 
 # The vocabulary of canonical tags that oneDNN's enum does not have.
 _MEMDESC = "memdesc"
+
+
+# packages whose layouts are read as they are printed
+_READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}
+
+
+def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, str | None]:
+    """Return the layout of a name of a vocabulary, and what the name calls the dims."""
+    name = expand_meta_tag(tag, len(dims))
+    letters = letters_for(name, len(dims))
+    if letters is not None:
+        check_dims(dims, letters)
+    try:
+        resolved = resolve(name, dims, bits)
+    except MemdescError as error:
+        if isinstance(error, UnknownFormatError):
+            refuse_record(tag)
+        if name == tag:
+            raise
+        raise type(error)(
+            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
+        ) from None
+    try:
+        return layout_by_tag(resolved, dims, name), letters
+    except MemdescError as error:
+        if resolved.ndims == len(dims):
+            raise
+        from memdesc.names.similar import did_you_mean, with_other_ndims  # only for a wrong name
+
+        raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
+
+
+def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
+    """Return the tag of a layout by its name or TVM's string alone, for `ndims` dims of any size.
+
+    Other notations, which describe a tensor of certain sizes, are refused.
+    """
+    if isinstance(layout, FormatTag):
+        return layout
+    name = expand_meta_tag(name_of(layout).removeprefix("torch."), ndims)
+    try:
+        return resolve(name, (), bits)
+    except UnknownFormatError as unknown:
+        try:
+            return tag_of_string(name)[0]
+        except UnknownFormatError:
+            raise unknown from None
+
+
+def name_of(given: object) -> str:
+    """Return the name that a caller gives as a string or as a memory format of torch."""
+    if isinstance(given, str):
+        return given
+    given_type = type(given)
+    if (given_type.__module__, given_type.__name__) == ("torch", "memory_format"):
+        return str(given)
+    if given_type.__module__.partition(".")[0] in _READ_BY_REPR:
+        return repr(given)
+    msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
+    if isinstance(given, tuple | list) and all(isinstance(entry, int) for entry in given):
+        msg += f"; strides are passed as strides={tuple(given)}"
+    raise MemdescError(msg)
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:

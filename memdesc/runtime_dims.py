@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from memdesc.checked import Checked, check_types
-from memdesc.create import tag_of
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
+from memdesc.layout_names import tag_of
 from memdesc.names.registry import letters_for
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 

@@ -17,8 +17,8 @@ from memdesc import (
     image_desc,
     memory_desc,
 )
-from memdesc.create import tag_of
 from memdesc.errors import short_repr
+from memdesc.layout_names import tag_of
 from memdesc.names import is_image
 from memdesc.tags import FormatTag
 from reorder.memory.arrays import write_back

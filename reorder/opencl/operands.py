@@ -9,8 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type
-from memdesc.arrays import strided_desc
-from memdesc.desc import desc_of
+from memdesc.desc import desc_of, strided_desc
 from memdesc.errors import OverlapError, short_repr
 from memdesc.tuples import NamedTuple
 from reorder.memory.buffers import are_disjoint

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, UnknownFormatError, data_type, memory_desc
+from memdesc.checked import SCHEMA
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
@@ -37,7 +38,6 @@ from memdesc.names.weights import PACKINGS
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import scheme_of
 from memdesc.tuples import NamedTuple
-from memdesc.written import SCHEMA
 from reorder.disk import open_file
 from reorder.values.formats import INTEGERS
 
