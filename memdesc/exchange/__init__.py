@@ -57,7 +57,7 @@ def _system_of(vocabulary: Vocabulary) -> System:
 
     def read(given: Given) -> MemoryDesc:
         dims, dtype = given.sizes(), given.type()
-        tag = vocabulary.tag(given.text, dtype.bits) or vocabulary.parse(given.text)
+        tag = vocabulary.read(given.text, dtype.bits)
         vocabulary.check_dims(given.text, dims, tag)
         return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 

@@ -9,11 +9,10 @@ tables and the kernels (`fetch_weights.cl`, `fetch_data.cl`) disagree, the kerne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from types import MappingProxyType
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.names.vocabulary import Vocabulary, read_names, refuse
+from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 # Letters of dims: batch, feature, group, output and input feature, and the spatial dims x to u.
@@ -58,6 +57,7 @@ _IRREGULAR = {
     "os_is_osv32_isv32_swizzled_by_4": "ABcd4a/1.8b8a/4.4b",
 }
 # Names with a different layout for 4-bit elements -> its canonical notation.
+_PACKED = 4
 _FOUR_BIT = {
     "os_iyx_osv16": "ABcd16a2b",
     "os_iyx_osv32": "Abcd16a/1.2a/16",
@@ -97,15 +97,6 @@ REFUSED = MappingProxyType(
         "image_2d_rgba": _IMAGE,
     }
 )
-
-
-def _family(name: str) -> tuple[str, str]:
-    """Return the domain and the logical letters of a name."""
-    # keep the letters of dims; drop blocks (sv16), alignments, and the s of sliced dims
-    present = frozenset(
-        re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
-    )
-    return _LETTERS.get(present, ("data", ""))
 
 
 def _translate(name: str) -> str:
@@ -179,25 +170,19 @@ class _ClDNN(Vocabulary):
         """Return the names of the tables."""
         return read_names("cldnn.json")
 
-    def domain(self, name: str) -> str:
-        """Return what a name describes: `data`, `weights` or `grouped weights`."""
-        if name == "bf_lyx_yx" or "weights" in name:
-            return "weights"
-        return _family(name)[0]
+    def family(self, name: str) -> tuple[str, str]:
+        """Return `data`, `weights` or `grouped weights`, and the logical letters if they are known.
 
-    def letters(self, name: str) -> str:
-        """Return what a name calls the logical dims; empty if it does not say."""
-        return _family(name)[1]
+        The letters are those of dims, without blocks (sv16), alignments, and the s of sliced dims.
+        """
+        bare = re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
+        domain, letters = _LETTERS.get(frozenset(bare), ("data", ""))
+        return "weights" if name == "bf_lyx_yx" or "weights" in name else domain, letters
 
-    @property
-    def by_bits(self) -> Mapping[int, Mapping[str, str]]:
-        """The names with another layout for 4-bit elements."""
-        return {4: _FOUR_BIT}
-
-    def parse(self, name: str) -> FormatTag:
-        """Read a name, for elements of whole bytes."""
-        refuse(name, self.refused)
-        canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
+    def parse(self, name: str, bits: int) -> FormatTag:
+        """Read a name."""
+        irregular = _IRREGULAR | _FOUR_BIT if bits == _PACKED else _IRREGULAR
+        canonical = irregular.get(name) or _translate(_RENAMED.get(name, name))
         try:
             return parse_tag(canonical)
         except UnknownFormatError as error:

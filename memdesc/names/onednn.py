@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 
 from memdesc.errors import UnknownFormatError
-from memdesc.names.vocabulary import Vocabulary, read_names, refuse
+from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 CANONICAL = "any"
@@ -55,11 +55,6 @@ _REFUSED = {
 }
 
 
-def _family(name: str) -> tuple[str, str] | None:
-    """Return the domain and the logical letters of an alias; None for other names."""
-    return _LETTERS.get(_outer(name))
-
-
 def _outer(name: str) -> frozenset[str]:
     """Return the letters before the first block, in lower case."""
     return frozenset(itertools.takewhile(str.isalpha, name.lower()))
@@ -70,28 +65,21 @@ class _OneDNN(Vocabulary):
         """Return the names of the enum."""
         return read_names("onednn.json")
 
-    def domain(self, name: str) -> str:
-        """Return what a name describes: `data`, `weights`, ..., `any` for canonical tags."""
-        family = _family(name)
-        return family[0] if family else CANONICAL
+    def family(self, name: str) -> tuple[str, str]:
+        """Return the domain and the logical letters of an alias; `any` for canonical tags."""
+        return _LETTERS.get(_outer(name), (CANONICAL, ""))
 
-    def letters(self, name: str) -> str:
-        """Return what a name calls the logical dims; empty for canonical tags."""
-        family = _family(name)
-        return family[1] if family else ""
-
-    def parse(self, name: str) -> FormatTag:
+    def parse(self, name: str, _bits: int) -> FormatTag:
         """Read a canonical tag or an alias."""
-        refuse(name, self.refused)
         notation = _IRREGULAR.get(name, name)
         outer = _outer(notation)
-        family = _family(notation)
-        if family is None and LETTERS[0] not in outer and not outer <= {*LETTERS}:
+        _, letters = self.family(notation)
+        if not letters and LETTERS[0] not in outer and not outer <= {*LETTERS}:
             raise UnknownFormatError(
                 f"{name!r}: no tensor has the dims {', '.join(sorted(outer))}; data has n, c and "
                 "[d] [h] w, weights have [g], o, i and [d] [h] w, other tags have a, b, c, ..."
             )
-        return parse_tag(notation, family[1]) if family else parse_tag(notation)
+        return parse_tag(notation, letters or LETTERS)
 
 
 # any unknown name without another spelling gets the reason of oneDNN's notation

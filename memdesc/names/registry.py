@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
@@ -11,7 +12,7 @@ from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatEr
 from memdesc.immutable import immutable
 from memdesc.names import cldnn, onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
-from memdesc.names.vocabulary import Vocabulary, refuse
+from memdesc.names.vocabulary import ANY_WIDTH, Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
 from memdesc.tuples import NamedTuple
 
@@ -20,15 +21,12 @@ _BY_RULES: tuple[Vocabulary, ...] = onednn.VOCABULARY, cldnn.VOCABULARY
 
 
 @cache
-def vocabularies() -> tuple[Vocabulary, ...]:
-    """Return all vocabularies: the first that knows a name reads it. A new one is a further entry.
-
-    Tables are loaded when neither oneDNN nor clDNN has a name, or when all names are listed.
-    """
-    from memdesc.names import systems, weights  # see above
+def _tables() -> tuple[Vocabulary, ...]:
+    """Return the vocabularies whose names are in tables; a new one is a further entry."""
+    # loaded when neither oneDNN nor clDNN has a name, or when all names are listed
+    from memdesc.names import systems, weights
 
     return (
-        *_BY_RULES,
         systems.MACE,
         weights.VOCABULARY,
         systems.TENSORRT,
@@ -40,6 +38,11 @@ def vocabularies() -> tuple[Vocabulary, ...]:
         systems.EXECUTORCH,
         systems.KV_CACHE,
     )
+
+
+def vocabularies() -> tuple[Vocabulary, ...]:
+    """Return all vocabularies: the first that knows a name reads it."""
+    return *_BY_RULES, *_tables()
 
 
 # Names for any number of dims. Other systems have several for a row-major layout.
@@ -110,7 +113,7 @@ def known_names() -> tuple[Name, ...]:
     ['onednn']
     """
     return tuple(
-        Name(vocabulary.name, name, vocabulary.domain(name))
+        Name(vocabulary.name, name, vocabulary.family(name)[0])
         for vocabulary in vocabularies()
         for name in vocabulary.known()
     )
@@ -140,36 +143,24 @@ def parse_name(name: str, bits: int) -> ParsedName:
 
     An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
-    by_rules = _by_rules(name)
-    for vocabulary in _BY_RULES if by_rules else vocabularies():
-        if (tag := vocabulary.tag(name, bits)) is not None:
-            return ParsedName(tag, vocabulary)
-    parsed = by_rules or _parse_name(name)
+    parsed = _parse_name(name, bits)
     if isinstance(parsed, str):
         raise UnsupportedFormatError(parsed)
     return parsed
 
 
-@lru_cache(maxsize=8192)  # several times the number of known names
-def _by_rules(name: str) -> ParsedName | None:
-    """Read a name of oneDNN or clDNN; return None for any other, or one that is not a layout."""
-    for vocabulary in _BY_RULES:
-        with suppress(UnknownFormatError, UnsupportedFormatError):
-            return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
-    return None
-
-
-@lru_cache(maxsize=8192)  # likewise
-def _parse_name(name: str) -> ParsedName | str:
-    """Read a name for elements of any width; return the reason if it is known but not a layout."""
+@lru_cache(maxsize=16384)  # several times the number of known names
+def _parse_name(name: str, bits: int) -> ParsedName | str:
+    """Read a name; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
-    for vocabulary in vocabularies():
-        try:
-            return ParsedName(vocabulary.parse(vocabulary.bare(name)), vocabulary)
-        except UnsupportedFormatError as error:
-            return str(error)
-        except UnknownFormatError as error:
-            reasons[vocabulary.name] = error
+    for group in (lambda: _BY_RULES, _tables):
+        for vocabulary in group():
+            try:
+                return ParsedName(vocabulary.read(name, bits), vocabulary)
+            except UnsupportedFormatError as error:
+                return str(error)
+            except UnknownFormatError as error:
+                reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
     scoped = (one for one in vocabularies() if one.bare(name) != name)
     spelled = (one for one in reversed(vocabularies()) if one.is_spelled_like(name))
@@ -185,9 +176,12 @@ def dim_letters(name: str) -> str | None:
     """
     if name in IMAGES:
         return IMAGES[name].letters
-    # tables come first: oneDNN reads letters from the start of any string
-    known = _BY_RULES if _by_rules(name) else vocabularies()
-    letters = (vocabulary.letters(vocabulary.bare(name)) for vocabulary in reversed(known))
+    try:
+        known: Iterable[Vocabulary] = [parse_name(name, ANY_WIDTH).vocabulary]
+    except MemdescError:
+        # tables come first: oneDNN reads letters from the start of any string
+        known = reversed(vocabularies())
+    letters = (vocabulary.family(vocabulary.bare(name))[1] for vocabulary in known)
     return next(filter(None, letters), None)
 
 
@@ -195,10 +189,8 @@ def is_name(name: str, ndims: int, bits: int) -> bool:
     """Whether a vocabulary has this name, even if only to say that it is not a layout."""
     try:
         parse_name(expand_meta_tag(name, ndims), bits)
-    except UnknownFormatError:
-        return False
-    except MemdescError:
-        return True
+    except MemdescError as error:
+        return not isinstance(error, UnknownFormatError)
     return True
 
 

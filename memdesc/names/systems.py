@@ -20,7 +20,7 @@ W    w    vector a
 
 
 class _Mace(Vocabulary):
-    def parse(self, name: str) -> FormatTag:
+    def parse(self, name: str, bits: int) -> FormatTag:
         """Read the name of a host buffer."""
         refuse(name, REFUSED)
         if is_image(name):
@@ -32,7 +32,7 @@ class _Mace(Vocabulary):
             raise UnknownFormatError(
                 f"{short_repr(name)}: not a host buffer; they are {', '.join(self.rows)}"
             )
-        return super().parse(name)
+        return super().parse(name, bits)
 
 
 # TensorRT 10, NvInferRuntimeBase.h, TensorFormat; formats of the DLA are those of Orin. A

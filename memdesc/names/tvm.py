@@ -46,7 +46,7 @@ def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]
 def _logical(called: str | None, outer: list[str]) -> str:
     """Return the letters of the logical dims in order: given, alphabetical, or of a family."""
     alphabet = LETTERS[: len(outer)]
-    families = (called, alphabet, None if called else onednn.VOCABULARY.letters("".join(outer)))
+    families = (called, alphabet, None if called else onednn.VOCABULARY.family("".join(outer))[1])
     letters = next((own for own in families if own and sorted(own) == sorted(outer)), None)
     if letters is None:
         raise UnknownFormatError(

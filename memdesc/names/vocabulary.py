@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from functools import cached_property
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
@@ -124,22 +123,6 @@ class Vocabulary:
         """Whether an unknown name is spelled like those of this system."""
         return re.match(self.start, name) is not None
 
-    @cached_property
-    def by_bits(self) -> Mapping[int, Mapping[str, str]]:
-        """For a width of elements in bits, the names with a tag for this width only."""
-        tags: dict[int, dict[str, str]] = {}
-        for name in (*self.rows, *self.aliases, *self.spellings):
-            for bits, tag in self.rows[self.key(name)].tags.items():
-                if bits != ANY_WIDTH:
-                    tags.setdefault(bits, {})[name] = tag
-        return tags
-
-    def tag(self, name: str, bits: int) -> FormatTag | None:
-        """Return the tag that a name has for elements of one width only; None for other names."""
-        tags = self.by_bits.get(bits)
-        notation = tags.get(self.bare(name)) if tags else None
-        return None if notation is None else parse_tag(notation)
-
     def key(self, name: str) -> str:
         """Return the name in `rows` that another name or spelling stands for."""
         return self.aliases.get(name) or self.spellings.get(name, name)
@@ -148,34 +131,38 @@ class Vocabulary:
         """Return the row of a name."""
         return self.rows.get(self.key(name))
 
-    def domain(self, name: str) -> str:
-        """Return what a known name describes: `weights`, `scales`, ..."""
-        row = self.row(name)
-        return row.domain if row else "weights"
+    def family(self, name: str) -> tuple[str, str]:
+        """Return what a known name describes (`weights`, `scales`, ...), and the logical dims.
 
-    def letters(self, name: str) -> str:
-        """Return the logical dims, such as `io`; empty for other strings."""
+        The dims are letters such as `io`, and empty for names that do not say.
+        """
         row = self.row(name)
-        return row.letters if row else ""
+        return (row.domain, row.letters) if row else ("weights", "")
 
-    def parse(self, name: str) -> FormatTag:
-        """Read a name for elements of any width.
+    def read(self, name: str, bits: int) -> FormatTag:
+        """Read a name, with its scope, for elements of a width in bits, or of `ANY_WIDTH`.
 
         Raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one
         that is not a layout of elements.
         """
-        refuse(name, self.refused)
+        bare = self.bare(name)
+        refuse(bare, self.refused)
+        return self.parse(bare, bits)
+
+    def parse(self, name: str, bits: int) -> FormatTag:
+        """Read a name that is not refused."""
         row = self.row(name)
         if row is None:
             raise UnknownFormatError(f"{short_repr(name)}: no {self.noun} has this name")
-        if ANY_WIDTH not in row.tags:
+        notation = row.tags.get(bits) or row.tags.get(ANY_WIDTH)
+        if notation is None:
             widths = " or ".join(map(str, row.tags))
-            bits = min(row.tags)
+            least = min(row.tags)
             raise UnsupportedFormatError(
                 f"{name!r} exists for elements of {widths} bits; give a data type of that width, "
-                f"such as {'u' if bits <= _INTEGER_BITS else 'f'}{bits}"
+                f"such as {'u' if least <= _INTEGER_BITS else 'f'}{least}"
             )
-        return parse_tag(row.tags[ANY_WIDTH])
+        return parse_tag(notation)
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
         """Refuse sizes that the name, with this tag, does not allow; say which are."""
