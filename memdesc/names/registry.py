@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
@@ -40,9 +40,15 @@ def _tables() -> tuple[Vocabulary, ...]:
     )
 
 
+def _searched() -> Iterator[Vocabulary]:
+    """Yield all vocabularies; the first that knows a name reads it."""
+    yield from _BY_RULES
+    yield from _tables()
+
+
 def vocabularies() -> tuple[Vocabulary, ...]:
-    """Return all vocabularies: the first that knows a name reads it."""
-    return *_BY_RULES, *_tables()
+    """Return all vocabularies."""
+    return tuple(_searched())
 
 
 # Names for any number of dims. Other systems have several for a row-major layout.
@@ -153,14 +159,13 @@ def parse_name(name: str, bits: int) -> ParsedName:
 def _parse_name(name: str, bits: int) -> ParsedName | str:
     """Read a name; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
-    for group in (lambda: _BY_RULES, _tables):
-        for vocabulary in group():
-            try:
-                return ParsedName(vocabulary.read(name, bits), vocabulary)
-            except UnsupportedFormatError as error:
-                return str(error)
-            except UnknownFormatError as error:
-                reasons[vocabulary.name] = error
+    for vocabulary in _searched():
+        try:
+            return ParsedName(vocabulary.read(name, bits), vocabulary)
+        except UnsupportedFormatError as error:
+            return str(error)
+        except UnknownFormatError as error:
+            reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
     scoped = (one for one in vocabularies() if one.bare(name) != name)
     spelled = (one for one in reversed(vocabularies()) if one.is_spelled_like(name))

@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
     `number` and `note` are written in it, `hover` is shown under the pointer. `run` is the number
     of its run, which gives the colour, or None without an element; `tile` is the number of its
-    block, or None if nothing is blocked. `index` is that of the element.
+    block, or None if nothing is blocked. `at` is the index of the element.
     """
 
     number: str
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
     tile: int | None
     is_padding: bool
     is_highlighted: bool = False
-    index: tuple[int, ...] = ()
+    at: tuple[int, ...] = ()
 
 
 class Pixels(NamedTuple):

@@ -171,7 +171,7 @@ def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
     cell = cells.at_offset(offset)
     if cell.run is None or cell.is_padding:
         return cell
-    target = other.at(cell.index)
+    target = other.at(cell.at)
     return cell._replace(run=None if target is None else target.run)
 
 
@@ -179,7 +179,7 @@ def _with_other(other: Cells, cell: Cell, name: str) -> Cell:
     """Return a cell whose hover text gives the offset in the other layout."""
     if cell.run is None or cell.is_padding:
         return cell
-    offset = other.layout.offset(cell.index)
+    offset = other.layout.offset(cell.at)
     return cell._replace(hover=f"{cell.hover}\noffset in {name} {offset}")
 
 

@@ -37,12 +37,12 @@ _BETWEEN, _SKIP = 12, 20
 
 
 class Panel(NamedTuple):
-    """The cells of an index of the panel dims, and the blocks that contain it if there are any.
+    """The cells at an index of the panel dims, and the blocks that contain it if there are any.
 
     It is `after_gap` if panels are left out before it.
     """
 
-    index: tuple[int, ...]
+    at: tuple[int, ...]
     block: tuple[int, ...] | None
     after_gap: bool
     table: Table
@@ -67,7 +67,7 @@ class Grid(NamedTuple):
                 last is None
                 or len(lines[-1]) >= most
                 or (panel.after_gap and not has_gaps)
-                or (panel.index[:-1], panel.block) != (last.index[:-1], last.block)
+                or (panel.at[:-1], panel.block) != (last.at[:-1], last.block)
             ):
                 lines.append([])
             lines[-1].append(panel)
