@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.tags import LETTERS
 from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
 from reorder.checkpoints.formats.table import FORMATS, read_container
 from reorder.cli.command import Command, Facts, Options, Said, facts_of
@@ -73,18 +74,28 @@ def _read(path: str, how: Reading) -> Memory:
     return read_tensor(given, how if given.is_raw else how._replace(offset=None))[0]
 
 
+def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
+    """Return a tag whose order of memory turns dims into the sizes of axes; None for no order."""
+    if sorted(dims) != sorted(axes):
+        return None
+    # of dims of equal size, several orders fit: channels last is the usual one
+    if axes == (dims[0], *dims[2:], dims[1]):
+        return "".join(LETTERS[dim] for dim in (0, *range(2, len(dims)), 1))
+    by_size = (np.argsort(sizes, kind="stable").tolist() for sizes in (axes, dims))
+    return "".join(LETTERS[dim] for _, dim in sorted(zip(*by_size, strict=True)))
+
+
 def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:
     """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
     a, b = map(_read, paths, readings)
     if a.desc.dims != b.desc.dims:
-        is_permuted = sorted(a.desc.dims) == sorted(b.desc.dims)
+        order = _memory_order(a.desc.dims, b.desc.dims)
         hint = (
-            f"if the axes of {options.b!r} are the same dims in another order, say which, such as "
-            "--from-b nhwc"
-            if is_permuted
-            else "for the words of a packed tensor say what they are, such as --from-a "
-            "u4:gptq:4096x4096"
+            "for the words of a packed tensor say what they are, such as --from-a u4:gptq:4096x4096"
+            if order is None
+            else f"if the axes of {options.b!r} are the same dims in another order, say which, "
+            f"such as --from-b {order}"
         )
         raise MemdescError(
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
