@@ -217,7 +217,8 @@ def _product(factors: list[_Factor]) -> NDArray[Any]:
 class _Conversion:
     """Writes the numbers of one record as those of another.
 
-    All values are arrays over the dims of the target, in groups that divide those of all numbers.
+    All values are arrays over the dims of the target, in groups that divide those of all numbers,
+    or of size 1 along dims that share one.
     """
 
     def __init__(
@@ -345,8 +346,10 @@ class _Conversion:
     def _read(self, number: Number) -> NDArray[Any]:
         """Return the values of a number of the source."""
         values = number_values(self.record.tensors, self.record.desc, number, load_bits)
-        repeats = self._repeats(self._groups(number))
-        return expand(values.transpose(self.order), repeats, self._repeats(self.out.desc.dims))
+        values = values.transpose(self.order)
+        repeats = zip(values.shape, self._repeats(self._groups(number)), strict=True)
+        repeats_of = tuple(1 if size == 1 else count for size, count in repeats)
+        return expand(values, repeats_of, self._repeats(self.out.desc.dims))
 
     def _repeats(self, groups: tuple[int, ...]) -> tuple[int, ...]:
         """Return how many values there are in groups, which may be larger than their dims."""
@@ -355,25 +358,26 @@ class _Conversion:
 
     def _put(self, number: Number, values: Any, what: str) -> None:
         """Write a number of the target."""
-        dims, groups = self.out.desc.dims, self.out.desc.field_of(number).groups
-        values = np.broadcast_to(values, self._repeats(dims))
-        for dim, count in enumerate(self._repeats(groups)):
-            if count > 1:
+        dims, field = self.out.desc.dims, self.out.desc.field_of(number)
+        values = np.reshape(values, np.shape(values) or (1,) * len(dims))
+        for dim, count in enumerate(self._repeats(field.groups)):
+            if count > 1 and values.shape[dim] > 1:
                 kept = values[(slice(None),) * dim + (slice(None, None, count),)]
                 again = expand(kept.repeat(count, dim), (1,) * len(dims), values.shape)
                 if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
+                    size = min(field.groups[dim], dims[dim])
                     raise MemdescError(
-                        f"{what} differ within {min(groups[dim], dims[dim])} adjacent elements "
-                        f"along dim {dim}, which share one in the target; groups of the source "
-                        f"have {self.least[dim]}"
+                        f"{what} differ within {size} adjacent elements along dim {dim}, which "
+                        f"share one in the target; groups of the source have {self.least[dim]}"
                     )
                 values = kept
-        write_number(self.out, number, values, what)
+        write_number(self.out, number, np.broadcast_to(values, field.layout.dims), what)
 
     def _fold(self, zero: Any, added: NDArray[Any]) -> NDArray[Any]:
         """Return the zero point for which `scale * (code - zero)` includes the offset."""
-        scale = self.scale
-        steps = np.rint(np.divide(added, scale, out=np.zeros_like(added), where=scale != 0))
+        scale, added = np.broadcast_arrays(self.scale, added)
+        none = np.zeros(added.shape, added.dtype)
+        steps = np.rint(np.divide(added, scale, out=none, where=scale != 0))
         is_whole = (steps * scale == added) & (abs(steps) < _MAX_STEPS)
         if not is_whole.all():
             at = tuple(np.argwhere(~is_whole)[0].tolist())
@@ -400,7 +404,7 @@ class _Conversion:
     ) -> None:
         """Write factors one by one if the target has as many; otherwise their product and ones."""
         if len(factors) != len(numbers):
-            one = np.ones(self._repeats(self.out.desc.dims), np.float32)
+            one = np.ones((1,) * len(self.out.desc.dims), np.float32)
             factors = [_Factor(product), *[_Factor(one)] * (len(numbers) - 1)]
         made = [
             _Factor(np.float32(1) / values if number.divides != divides else values, number.divides)
