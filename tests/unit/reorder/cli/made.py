@@ -45,12 +45,9 @@ KINDS = {
 # what help and tables say, and a note
 NO_HINTS = (
     "code that copies row by row",
-    "as in 2x17x5x4, to see strides and bytes",
     "of the copy",
     "copy of pages",
-    "passed over",
     "these strides leave gaps",
-    "to see strides and bytes",
     "so they share few sets of a cache",
     "; give ",
 )
