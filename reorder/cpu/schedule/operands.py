@@ -13,8 +13,9 @@ the order in which the tile is converted. Tiles with the same operands share a b
 """
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -81,13 +82,10 @@ def tile_rows(
 
 def _row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int = 1) -> list[int]:
     """Return where each row of `columns` elements starts."""
-    loops: list[tuple[int, int]] = []
-    size = 1
-    for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
-        if size >= columns:
-            loops.append((node.valid, stride))
-        size *= node.valid
-    return offset_table((extent for extent, _ in loops), (stride for _, stride in loops))
+    extents = [node.valid for node in reversed(nodes)]
+    sizes = accumulate(extents, mul, initial=1)
+    inner = next((k for k, size in enumerate(sizes) if size >= columns), len(extents))
+    return offset_table(extents[inner:], strides[::-1][inner:])
 
 
 def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
@@ -114,7 +112,8 @@ def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int
     if repeated is not None and repeated.columns > rows.columns and _fits(repeated, blocks):
         rows = repeated
     if rows.columns < _SHORT_COLUMNS and blocks == 1:
-        whole = rows_in_place(nodes, sides._replace(operand=dense_strides(_extents(nodes))))
+        dense = dense_strides([node.valid for node in nodes])
+        whole = rows_in_place(nodes, sides._replace(operand=dense))
         if whole.columns > rows.columns:
             return whole._replace(block=np.array(_row_offsets(nodes, sides.operand)))
     if rows.columns >= _SHORT_COLUMNS:
@@ -144,10 +143,6 @@ def gather(
 
 def _fits(rows: Rows, blocks: int) -> bool:
     return rows.block is not None and blocks * len(rows.block) <= _MAX_TABLE
-
-
-def _extents(nodes: tuple[Node, ...]) -> list[int]:
-    return [node.valid for node in nodes]
 
 
 def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:

@@ -225,9 +225,8 @@ class _Rotation(NamedTuple):
         *inner, outermost = rows = self.scheduled.rows
         extents = [*(node.extent for node in inner), steps]
         offsets = offset_table(extents, (node.strides[0] for node in rows))
-        if outermost.valid == outermost.extent:
-            return offsets
-        valid = size_of(inner) * outermost.valid
+        is_whole = outermost.valid == outermost.extent
+        valid = len(offsets) if is_whole else size_of(inner) * outermost.valid
         return [offset if k < valid else NOWHERE for k, offset in enumerate(offsets)]
 
     def _tiles(
