@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
@@ -21,13 +21,14 @@ from memdesc.record import RecordDesc
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.config import is_inner, says_symmetric
+from reorder.checkpoints.config import OUTPUT, is_inner, says_symmetric
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
 from reorder.checkpoints.experts import block_of, holds_experts, split_stacks
 from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
 from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
+from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -119,6 +120,27 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
     }
 )
+_LOST = (
+    "transformers 5.24 does not load {} of {}, or computes wrong numbers from them; {} reads them"
+)
+# what loaders misread of records: with an option, in experts, in `lm_head`, or in parts of blocks
+_MISREAD: Mapping[tuple[str, str, Any], str] = {
+    ("gptq", "zeros", "v2"): (
+        "vLLM 0.10 takes zero points of version 2 of GPTQ for version 1; GPTQModel and newer "
+        "versions of vLLM read them"
+    ),
+    ("pack_quantized", "zeros", True): _LOST.format("zero points", "pack-quantized", "vLLM"),
+    ("fp8_block", "is_partial", True): _LOST.format("parts of blocks", "FP8 without a GPU", "vLLM"),
+    **{
+        (name, part, True): _LOST.format(what, name, "GPTQModel")
+        for name in ("gptq", "awq")
+        for part, what in (("is_expert", "experts"), ("is_output", f"the {OUTPUT}"))
+    },
+    **{
+        (name, "is_expert", True): _LOST.format("experts", name, "compressed-tensors")
+        for name in ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block")
+    },
+}
 # The last parts of names of tensors that serve activations, kernels, or the KV cache, of which the
 # config.json of an output says nothing; those of the cache are beside attention layers.
 _SERVING = frozenset(
@@ -276,7 +298,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
     how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
     rules: dict[tuple[str, FormatName], Rule] = {}
     chosen: dict[str, tuple[Rule, Weight | None]] = {}
-    rounded: list[str] = []
+    rounded, misread = list[str](), dict[str, None]()
     for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
         if dtype is not None:
             axes = model_axes(desc)
@@ -288,6 +310,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
             made = _rule(name, f"{desc.name} -> {dst}{how}", dst, dtype)
             rule = rules.setdefault((desc.name, dst), made)
             chosen |= dict.fromkeys(weight.names, (rule, weight))
+            misread |= dict.fromkeys(_misread(weight.prefix, desc, dst))
     if not chosen:
         blocks = [e.desc.name for e in model.entries.values() if isinstance(e.desc, RecordDesc)]
         why = f"they are {name} already; copy it"
@@ -295,7 +318,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
     lost = [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
     kept = {each: entry for each, entry in model.entries.items() if each not in {*lost}}
-    warnings = (*_rounded(rounded, dtype or ""), *left_out_warnings(lost))
+    warnings = (*misread, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
     return Decided(model.keeping(kept), target, chosen, warnings)
 
 
@@ -327,6 +350,20 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
         f"and refuses what it does not hold; {decoded} decode any, and "
         f"{by or f'{target.producer} quantises floats'}"
     )
+
+
+def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> list[str]:
+    """Return warnings about loaders that do not read what a record becomes."""
+    held = [*dst.options]
+    if ("scale_inv", True) in held:
+        made = target_desc(src, dst.name, dict(dst.options))
+        sizes = zip(made.dims, made.scales.groups, strict=True)
+        held.append(("is_partial", any(size % group for size, group in sizes)))
+    else:
+        held.append(("is_expert", bool(block_of(prefix))))
+    held.append(("is_output", OUTPUT in prefix.split(".")))
+    found = ((dst.name, *each) for each in held)
+    return [_MISREAD[each] for each in found if each in _MISREAD]
 
 
 def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decided:

@@ -441,11 +441,16 @@ output_scale are left out: they serve activations
 "quant_method": "fp8"
     made(fp8(), FP8 | {"quant_method": "FP8"}, "fp8-block")
 "quant_method": "fp8"
+does not load parts of blocks of FP8 without a GPU, or computes wrong
 mlp.input_scale, model.layers.1.mlp.input_scale are left out: they serve
 ! input_scale>
     made(rows(192, 2) | {"input_scale": ones(1)}, compressed("block", block_structure=[128, 128]),
         "fp8-block")
+does not load parts of blocks
     made(rows(192), compressed("tensor"), "fp8-block")
+! parts of blocks
+    made(rows(256, 2), compressed("block", block_structure=[128, 128]), "fp8-block")
+! parts of blocks
     made(rows(64), compressed("tensor"), "fp8-block")
 weights of fp8_block are rounded to bf16
     made(scaled(0.5), FP8, "bf16")
@@ -455,6 +460,7 @@ are rounded to f16
     made(powers(), FP8, "f16")
 "quant_method": "gptq", "sym": false, "checkpoint_format": "gptq_v2", "bits": 4, "group_size": 64,
 "desc_act": false
+vLLM 0.10 takes zero points of version 2 of GPTQ for version 1
     made(awq(zeros=(0, 16)), AWQ, "gptq")
 "quant_method": "awq", "zero_point": true, "version": "gemm", "bits": 4, "group_size": 64,
 "modules_to_not_convert": ["model.embed_tokens", "lm_head"]
@@ -462,8 +468,10 @@ are rounded to f16
 "format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights":
 "num_bits": 4, "dynamic": false, "type": "int", "symmetric": false,
 "ignore": ["model.embed_tokens", "lm_head"]
+does not load zero points of pack-quantized, or computes
     made(awq(zeros=(0, 16)), AWQ, "compressed-tensors")
 "sym": true, "checkpoint_format": "gptq", "bits": 4, "group_size": 64, "desc_act": false
+! zero points
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "gptq")
 "symmetric": true
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "compressed-tensors")
@@ -475,9 +483,11 @@ self_attn.k_scale, model.layers.0.self_attn.v_scale are left out: they serve act
 ! kv_cache
     made(fp8_tensor(), compressed("tensor") | {"kv_cache_scheme": {"num_bits": 8}}, "fp8-block",
         under("model.layers.0.self_attn", {"k_scale": ones(1), "v_scale": ones(1)}))
-"quant_method": "gptq"
+does not load experts of gptq, or computes wrong numbers from them; GPTQModel
     made(awq(), AWQ, "gptq", under(L0 + "experts.0.up", awq()))
-"format": "nvfp4-pack-quantized"
+! experts
+    made(nvfp4(), NVFP4, "compressed-tensors")
+does not load experts of compressed_nvfp4, or computes wrong
     made(under("experts.0.up", nvfp4()), NVFP4, "compressed-tensors")
 "checkpoint_format": "gptq",
     made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, None, {},
@@ -505,6 +515,7 @@ self_attn.k_scale, model.layers.0.self_attn.v_scale are left out: they serve act
     made(gptq(), GPTQ | {"dynamic": {"+:.*q": {"bits": 8}}}, None, under(L2 + "q", bits(8)),
         "*: gptq -> gptq(zeros=v2)")
 "lm_head": true
+does not load the lm_head of gptq
     made(awq(), AWQ, "gptq", under("lm_head", awq()))
 ! "lm_head"
     made(awq(), AWQ, "gptq", under("lm_head", awq()), "lm_head: awq -> plain(axes=oi), f16")
