@@ -3,9 +3,8 @@
 Each binary has a file in the user's cache folder, named by a key that covers the source and what
 the runtime says about itself. A file is the sha256 of that name and the binary, then the binary as
 the runtime returned it: some runtimes crash on a damaged binary. A file that is damaged, unreadable
-or refused by the runtime counts as missing: the program is built, and replaces it. Processes that
-build one program at the same time each write a whole file. When all files together exceed
-`cache_limit`, the least recently used ones are removed; a process that needs one builds it again.
+or refused by the runtime counts as missing: the program is built, and replaces it. Each process
+writes whole files. The least recently used ones are removed when all together exceed `cache_limit`.
 """
 
 from __future__ import annotations
@@ -46,11 +45,7 @@ _MAX_DIGITS = 18
 def build(
     place: tuple[cl.Context, cl.Device], source: str, options: Sequence[str] = ()
 ) -> cl.Program:
-    """Return the program of a source for a device of a context, from the cache if it is there.
-
-    `place` is the context and the device. `options` are those of the compiler, whose message an
-    error contains.
-    """
+    """Return the program of a source for a context and its device, perhaps from the cache."""
     context, device = place
     folder, limit = cache_folder(), cache_limit()
     file = None if folder is None else folder / _key(device, source, options)

@@ -567,28 +567,29 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
     except (AttributeError, LookupError, TypeError, cl.Error):
         call = None
     if call is not None and (src_in != dst_in or not src_in) and not state.is_forbidden:
+        transfers, launch, desc, form, _ = call
         waiting: list[cl.Event] | None = None
         if src_events or dst_events or wait_for is not None:
             waiting = [*src_events, *dst_events, *checked_events(queue, wait_for)] or None
         if dst_memory is None:
-            dst_memory = allocate(held.context, call.desc, call.form)
+            dst_memory = allocate(held.context, desc, form)
         try:
             if src_memory is None:
                 src_memory = cl.Buffer(held.context, _UPLOAD, hostbuf=x)
-            if call.launch is None:
-                event = enqueue_transfers(queue, call.transfers, (src_memory, dst_memory), waiting)
+            if launch is None:
+                event = enqueue_transfers(queue, transfers, (src_memory, dst_memory), waiting)
             else:
                 try:
-                    kernel, src_before, dst_before = call.launch.idle.pop()
+                    kernel, src_before, dst_before = launch.idle.pop()
                 except IndexError:
-                    kernel, src_before, dst_before = call.launch.new(), _UNKNOWN, _UNKNOWN
+                    kernel, src_before, dst_before = launch.new(), _UNKNOWN, _UNKNOWN
                 if src_before != src_in or not src_in:
                     kernel.set_arg(0, src_memory)
                 if dst_before != dst_in or not dst_in:
                     kernel.set_arg(1, dst_memory)
                 # by position: pyopencl takes longer for names
-                event = _enqueue(queue, kernel, *call.launch.sizes, None, waiting)
-                call.launch.idle.append((kernel, src_in, dst_in))
+                event = _enqueue(queue, kernel, *launch.sizes, None, waiting)
+                launch.idle.append((kernel, src_in, dst_in))
         except cl.Error:
             # such as memory that was released, for which the checks have a message
             event = None
@@ -597,17 +598,13 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
         return _run(queue, names, given)
     if type(out) is cl.array.Array:
         record_event(out, event)
-    return dst_memory, event, call.desc
+    return dst_memory, event, desc
 
 
 def _run(
     queue: cl.CommandQueue, names: tuple[object, ...], given: _Arguments
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
-    """Check everything, allocate dst if there is no `out`, and enqueue a reorder into it.
-
-    An Array's events are waited for, and it carries the event that is returned. Later calls with
-    these `names` need no checks.
-    """
+    """Check everything, allocate dst if there is no `out`, and enqueue a reorder into it."""
     check_queue(queue)
     waiting = checked_events(queue, given.wait_for)
     if given.function == "enqueue_reorder":
@@ -707,7 +704,14 @@ def _source(x: Any, desc: LayoutLike | None) -> tuple[Any, MemoryDesc | ImageDes
     if isinstance(x, cl.array.Array) and desc is None:
         return x, array_desc(x, "x"), None
     if isinstance(x, _IN_PLACE):
-        return x, _required_desc(desc, x), None
+        if isinstance(desc, _DESCS):
+            return x, desc, None
+        is_image = isinstance(x, cl.Image)
+        noun = "Image" if is_image else "Buffer" if isinstance(x, cl.Buffer) else "SVM"
+        needed = "an ImageDesc" if is_image else "a MemoryDesc"
+        raise MemdescError(
+            f"x is a pyopencl {noun}, whose layout is not known; pass src=, {needed}"
+        )
     if isinstance(desc, ImageDesc):
         host = from_pixels(x, desc)
     else:
@@ -733,15 +737,6 @@ def _upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
 def _copies(context: cl.Context, device: cl.Device) -> cl.CommandQueue:
     """Return the queue for copies from the host."""
     return cl.CommandQueue(context, device)
-
-
-def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
-    if isinstance(desc, _DESCS):
-        return desc
-    is_image = isinstance(memory, cl.Image)
-    noun = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
-    needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    raise MemdescError(f"x is a pyopencl {noun}, whose layout is not known; pass src=, {needed}")
 
 
 def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:

@@ -1,7 +1,6 @@
 """Transfers between operands: prepared once, and enqueued; the texts of their kernels.
 
-Each context caches its prepared reorders by everything that plans and kernels depend on: the
-device, the descriptors, the attributes, and whether vectors may start where the memories do.
+Each context caches its prepared reorders by everything that plans and kernels depend on.
 """
 
 from __future__ import annotations
@@ -56,10 +55,9 @@ _copy: Any = cl.enqueue_copy
 class PreparedLaunch:
     """A launch with its program, its constant arguments, and kernels that are not in use.
 
-    No call waits for another one: if all kernels are in use, a thread, a finalizer or the handler
-    of a signal gets a new one. Each that is `idle` is with the allocations of src and dst that it
-    has, which are 0 if they are not known. `sizes` are the work items in total and per group. A
-    kernel that `reads` takes src.
+    No call waits for another one: if all kernels are in use, it gets a new one. Each that is `idle`
+    is with the allocations of src and dst that it has, which are 0 if they are not known. `sizes`
+    are the work items in total and per group. A kernel that `reads` takes src.
     """
 
     __slots__ = ("_buffers", "_numbers", "_program", "idle", "reads", "sizes")
@@ -212,11 +210,7 @@ def enqueue_transfers(
     wait_for: Sequence[cl.Event] | None,
     commands: list[cl.Event] | None = None,
 ) -> cl.Event:
-    """Enqueue prepared transfers from the first memory to the second.
-
-    `commands` gets the event of each command that moves data. The event that is returned may belong
-    to a marker, whose times say nothing.
-    """
+    """Enqueue transfers from the first memory to the second; `commands` gets their events."""
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
     # the kernels that use them have finished
     between = [

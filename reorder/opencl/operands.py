@@ -71,9 +71,8 @@ def device_operand(
 ) -> DeviceOperand:
     """Check memory that a queue will use against its descriptor.
 
-    It is a Buffer, SVM, an Image, or an Array, whose bytes count from its lowest element. Messages
-    call it `name`. It is refused if it was released, belongs to another context, is too small, or
-    if kernels may not `use` it: "read" or "write" it.
+    The bytes of an Array count from its lowest element. Messages call the memory `name`. It is
+    refused if kernels may not `use` it: "read" or "write" it.
     """
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name, use)

@@ -47,11 +47,7 @@ _FOLDERS = (
 
 
 class Icd(NamedTuple):
-    """A runtime that was found.
-
-    `library` is a path, or a name that the system resolves; None if the library does not exist.
-    `source` is the file that names it, `note` what is wrong with that file.
-    """
+    """A runtime: its library if that exists, the file that names it, what is wrong with that."""
 
     library: str | None
     source: str

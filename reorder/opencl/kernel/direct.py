@@ -349,7 +349,10 @@ class Direct(Body):
     def _declared(self, pattern: Pattern, operand: str, prefix: str) -> str:
         """Return the declaration of the elements of a step, with bits of an operand."""
         names = ", ".join(f"{prefix}_{k} = 0" for k in range(self._count(pattern)))
-        return f"{_type(pattern, operand)} {names};"
+        conversion, ctype = pattern.conversion, pattern.dst.element
+        if conversion is not None:
+            ctype = conversion.src_type if operand == "src" else conversion.dst_type
+        return f"{ctype} {names};"
 
     def _lanes(self, pattern: Pattern) -> list[int]:
         """Return the lanes of a step that may hold data."""
@@ -430,10 +433,3 @@ class Direct(Body):
             yield f"{guard}{statement}"
         if is_vector:
             yield "}"
-
-
-def _type(pattern: Pattern, operand: str) -> str:
-    """Return the type of the elements of an operand in registers."""
-    if pattern.conversion is None:
-        return pattern.dst.element
-    return pattern.conversion.src_type if operand == "src" else pattern.conversion.dst_type

@@ -161,11 +161,7 @@ class KernelFormula(Formula):
         shared: Collection[str] = (),
         old: str = "",
     ) -> str:
-        """Return the expression of the bits of dst, from those of src and those that dst holds.
-
-        `at` returns the offset of a role that varies; `shared` have the roles that were read for
-        several elements. The program must contain `lines`.
-        """
+        """Return the bits of dst: `at` is where a role varies, `shared` roles were read before."""
         if self.is_move:
             return code
         operands = (

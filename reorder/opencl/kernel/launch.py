@@ -1,7 +1,5 @@
 """Launches: a nest, the pattern and text of its kernel, and the numbers that the kernel takes.
 
-Families share the lines for the indices of a work item, and for the offsets of operands there.
-
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
 then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read from a table.
@@ -178,16 +176,6 @@ class Pattern(NamedTuple):
         others = [*self.varying, *(f"index{k}_" for k in range(self.sizes))]
         return [("src", self.src), ("dst", self.dst), *((name, PARAMETER) for name in others)]
 
-    @property
-    def indirect_operands(self) -> list[str]:
-        """The operands whose offsets are in indirection tables."""
-        return [name for name, access in self.operands if access.mode != Mode.NONE]
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of the indirection tables."""
-        return tuple(f"table{k}" for k in range(self.indirect))
-
     def is_last_in_dimension(self, k: int) -> bool:
         """Whether no loop after loop k shares its dimension of the NDRange."""
         grid_dim = self.loops[k].grid_dim
@@ -251,10 +239,9 @@ def lower_nest(
 ) -> Launch:
     """Make the launch of a nest whose loops are innermost first, and divided as `loops` say.
 
-    The pattern gets loops, indirect loops and parameters. `numbers` has the scalars of the
-    conversion and the parameters of the body by name; others are ignored. `indirect_shift` is log2
-    of the work items along the first indirect loop. `bound` is a bound on offsets that do not
-    follow from the loops.
+    `numbers` has the scalars of the conversion and the parameters of the body by name, and perhaps
+    others. `indirect_shift` is log2 of the work items along the first indirect loop. `bound` is a
+    bound on offsets that do not follow from the loops.
     """
     loops = tuple(loops)
     indirect = tuple(
@@ -387,7 +374,7 @@ def _head(pattern: Pattern) -> Iterator[str]:
             f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
             for role in pattern.varying
         ]
-    arguments += [f"__global const index_t *restrict {table}" for table in pattern.tables]
+    arguments += [f"__global const index_t *restrict table{k}" for k in range(pattern.indirect)]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
     yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"
 
@@ -462,7 +449,8 @@ def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[st
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
     """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, at the index j{k}."""
-    for n, operand in enumerate(pattern.indirect_operands):
+    operands = [operand for operand, access in pattern.operands if access.mode != Mode.NONE]
+    for n, operand in enumerate(operands):
         at = f"table{k}[{f'{n} * p.indirect{k}_extent + ' if n else ''}j{k}]"
         if operand == "src":
             yield f"const int is_data{k} = {at} != {'LONG' if pattern.is_wide else 'INT'}_MIN;"

@@ -224,11 +224,7 @@ def span_of(run: Iterable[Loop], operand: int) -> int:
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
-    """Turn a box of a plan between two linear buffers into loop nests over the pixels of images.
-
-    None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks that
-    divide a pixel.
-    """
+    """Turn a box into loop nests over whole pixels of images; None if it cannot be one."""
     if box.indirect and shapes != (None, None):
         return None
     boxes = [box]

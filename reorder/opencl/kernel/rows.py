@@ -1,10 +1,8 @@
 """A family of kernels that copies rows which start at any byte, in vectors aligned in dst.
 
-Some loops are contiguous in dst: work items store 16 bytes each, which may hold the end of one row
-of src and the start of the next. Loads are aligned too, and then shifted. Vectors near the end of
-src are moved byte by byte, so that nothing beyond it is read.
-
-The loops that are contiguous in dst become loop 0, in bytes. Further parameters:
+Some loops are contiguous in dst, and become loop 0, in bytes: work items store 16 each, which may
+hold the end of one row of src and the start of the next. Loads are aligned too, and then shifted.
+Vectors near the end of src are moved byte by byte, so that nothing beyond it is read. Parameters:
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits

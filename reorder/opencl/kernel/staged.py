@@ -1,18 +1,16 @@
 """Kernels that move a tile through local memory: a load side, a local layout, a store side.
 
-Each side accesses its memory in the order that suits it: a buffer in vectors along the loops that
-are contiguous there, an image in rectangles of columns and rows, which devices store together. Work
-items load a part of src each, in its order, and store it in local memory; after a barrier they
-store a part of dst each, in its order.
+Work items load a part of src each, in the order that suits it, and store it in local memory; after
+a barrier they store a part of dst each, in its order: a buffer in vectors along the loops that are
+contiguous there, an image in rectangles of columns and rows, which devices store together.
 
 A run of a buffer may start at any byte. Two aligned vectors of src then have each vector. In dst
 vectors stay aligned, and the ends of a run are stored element by element. If a run is one loop, the
-tiles are skewed instead: their rows end in dst where a sector of memory ends, so each row may start
-some elements before its tile. Only the ends of the tensor's rows are then parts of vectors.
+tiles are skewed instead: their rows end where a sector of memory ends, so each may start some
+elements before its tile, and only the ends of the tensor's rows are parts of vectors.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
-elements; where src and dst share a short first loop, its words stay as they are. A conversion is
-computed between a buffer's load and local memory, or beside an image.
+elements; where src and dst share a short first loop, its words stay as they are.
 """
 
 from __future__ import annotations

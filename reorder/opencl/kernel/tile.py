@@ -2,10 +2,8 @@
 
 Between two buffers they suit a nest whose innermost loops differ in src and dst, or the loops
 around one that is short. A tile covers some steps of several loops. On each side its run loops are
-contiguous: work items load and store vectors along them. A loop may be in both runs.
-
-An image is best accessed in small rectangles of columns and rows, which devices store together.
-Work items move vectors along the runs of the buffer, and pixels in the order of the image.
+contiguous: work items access vectors along them. A loop may be in both runs. An image is best
+accessed in small rectangles of columns and rows, which devices store together.
 """
 
 from __future__ import annotations
@@ -145,8 +143,10 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     body, src, dst = staged
     if dst.run[0] in src.run and (is_paired or (dst.is_shifted and dst.run[0] == src.run[0])):
         return ()
-    starts = nest.alignment(0, [nest.loops[k] for k in src.run])
-    if is_paired and (starts % 2 or _ends_in_byte(nest, src)):
+    *lower, top = run = [nest.loops[k] for k in src.run]
+    # the data of a run of 4-bit elements may end within a byte, and padding follow
+    ends_in_byte = top.valid < top.extent and prod(loop.extent for loop in lower) * top.valid % 2
+    if is_paired and (nest.alignment(0, run) % 2 or ends_in_byte):
         return ()
     body = replace(body, is_paired=is_paired)
     # elements of a vector should be at constant distances in local memory
@@ -185,12 +185,6 @@ def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> i
         if is_aligned:
             return length
     return limit
-
-
-def _ends_in_byte(nest: Nest, src: Side) -> bool:
-    """Whether the data of a run of 4-bit elements ends within a byte, and padding follows."""
-    *lower, top = (nest.loops[k] for k in src.run)
-    return top.valid < top.extent and prod(loop.extent for loop in lower) * top.valid % 2 == 1
 
 
 def _paired(nest: Nest) -> Nest | None:

@@ -1,9 +1,8 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
 Most reorders are one transfer. Each box of a plan has a launch, unless tiles take the padded space
-of dst as a whole. If boxes do not move whole pixels, elements go through a linear
-buffer of the image's pixels. PoCL 3.1 offers images of one f16 channel, but its kernels cannot
-access them: the runtime copies these from and to buffers.
+of dst as a whole. If boxes do not move whole pixels, elements go through a linear buffer of the
+image's pixels. PoCL 3.1's kernels cannot access images of one f16 channel: the runtime copies them.
 """
 
 from __future__ import annotations
