@@ -61,6 +61,7 @@ from reorder.checkpoints.formats.table import (
 )
 from reorder.disk import read_if_exists, read_small, reason_of
 from reorder.messages import first_of
+from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -298,8 +299,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         return text, []
     with about(CONFIG):
         config, holders = read_config(text)
-    if plan.target.dtype is not None:
-        _set_dtype(config, _DTYPES[plan.target.dtype])
+    warnings = [] if plan.target.dtype is None else _set_dtype(config, plan, plan.target.dtype)
     for holder in holders if plan.moved else ():
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
@@ -313,7 +313,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
             holder.pop(key, None)
         holder.update(sections)
     is_same = config == json.loads(text)
-    return text if is_same else json.dumps(config, indent=2).encode() + b"\n", []
+    return text if is_same else json.dumps(config, indent=2).encode() + b"\n", warnings
 
 
 def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
@@ -407,8 +407,9 @@ def undeclared(plan: Plan) -> list[str]:
     return [told] if names else []
 
 
-def _set_dtype(config: dict[str, Any], name: str) -> None:
-    """Declare the type of a model, and of its parts that had the same type."""
+def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
+    """Declare the type of a model, and of its parts that had the same; warn of what is rounded."""
+    name = _DTYPES[dtype]
     # compared as a list, because a part may hold an object here, which no set takes
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
@@ -421,6 +422,11 @@ def _set_dtype(config: dict[str, Any], name: str) -> None:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
+    wide = {kind for kind in UNQUANTISED if not FLOATS[dtype].holds(FLOATS[kind])}
+    copied = [tensor for step in plan.steps if step.is_copy for tensor in step.tensors]
+    names = [x.name for x in copied if x.dtype in wide and _DTYPES[x.dtype] in old]
+    why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
+    return [f"loaders will round {_first(names)} too: {why}"] if names else []
 
 
 def _check_experts(plan: Plan, layers: Layers) -> None:

@@ -673,13 +673,17 @@ scale_inv=True), as no loader reads that from it
     made(fp8(), FP8, "bf16", config={"torch_dtype": "float32", "model_type": "some"})
 {"torch_dtype": "float16", "text_config": {"torch_dtype": "float16", "dtype": "int8"},
 "vision_config": {"dtype": "float32"}, "audio_config": {"dtype": {"a": "bfloat16"}}}
+loaders will round model.embed_tokens.weight, lm_head.weight too: config.json now says float16, not
     made(fp8(), FP8, "f16", config={"torch_dtype": "bfloat16", "text_config":
         {"torch_dtype": "bfloat16", "dtype": "int8"}, "vision_config": {"dtype": "float32"},
         "audio_config": {"dtype": {"a": "bfloat16"}}})
-{"dtype": "bfloat16"}
+loaders will round model.layers.0.input_layernorm.weight too
     made(fp8(), FP8, "bf16", config={"dtype": "float32"})
+{"dtype": "bfloat16"}
+! loaders
     made(fp8(), FP8, "bf16", config={"dtype": "float16"})
 {"torch_dtype": "float16"}
+! loaders
     made(fp8(), FP8, "f16")
 
 # floats beside what may be codes
