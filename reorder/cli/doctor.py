@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import memdesc
 from reorder.assumed import VARIABLE
-from reorder.cli.command import Command, Facts, Options, Said, facts_of
+from reorder.cli.command import Command, Facts, Options, Said, facts_of, lines
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
+    import pyopencl as cl
+
     from reorder.opencl import Device
 
 _PACKAGES = ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl")
+# what a report has of a device, by pyopencl's names
+_DEVICE_INFO = (
+    *("vendor", "driver_version", "opencl_c_version", "max_compute_units"),
+    *("max_work_group_size", "local_mem_size", "global_mem_size", "global_mem_cacheline_size"),
+    *("image_support", "image2d_max_width", "image2d_max_height", "image_pitch_alignment"),
+    "extensions",
+)
+# layouts, buffers and images, that a report moves a tensor into and back
+TRIALS = (
+    *(("nhwc", "f32"), ("nChw16c", "f32"), ("b_fs_yx_fsv16", "f16"), ("nChw4c", "u8")),
+    *(("in_out_channel", "f32"), ("in_out_channel", "f16"), ("image_2d_weights_c4_fyx_b", "f32")),
+)
 _NO_CACHE = (
     "none: no folder is writable, so each process compiles again; set NUMBA_CACHE_DIR to a "
     "writable folder"
@@ -29,6 +46,8 @@ _PARTS = 1000
 def _answer(options: Options) -> tuple[Facts, int]:
     if options.compile:
         return _compile(), 0
+    if options.report:
+        return {"report": _report()}, 0
     from reorder.cpu import cache_folder, count_threads  # LLVM is slow to load
 
     facts: Facts = {
@@ -49,6 +68,58 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def _report() -> list[str]:
+    """Return Markdown about the machine and each device, with what a few moves gave there."""
+    packages = ", ".join(f"{package} {_version(package)}" for package in _PACKAGES)
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    lines = [f"memdesc {memdesc.__version__}, {system}: {packages}"]
+    try:
+        from reorder.opencl import devices  # only doctor asks
+
+        found = devices()
+    except (ImportError, memdesc.MemdescError) as error:
+        return [*lines, "", f"No OpenCL: {error}"]
+    for device in found:
+        lines += ["", f"| {device.name} | {device.platform}, {device.version} |", "| --- | --- |"]
+        lines += [f"| {name} | {text} |" for name, text in _rows_of(device)]
+    return lines if found else [*lines, "", "No OpenCL device."]
+
+
+def _rows_of(device: Device) -> Iterator[tuple[str, str]]:
+    """Yield what a device says of itself, then whether moves to it and back are exact."""
+    import pyopencl as cl  # only doctor asks
+
+    for name in _DEVICE_INFO:
+        try:
+            value = getattr(device.device, name)
+        except (AttributeError, cl.Error):  # of a newer OpenCL, or one without images
+            continue
+        yield name.replace("_", " "), str(value).strip()
+    if not device.works:
+        yield "fails", device.problem
+        return
+    context = cl.Context([device.device])
+    queue = cl.CommandQueue(context)
+    for dst, dtype in TRIALS:
+        yield f"{dst}, {dtype}", _tried(dst, dtype, queue)
+
+
+def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
+    """Move a tensor to a device and back, and say whether its bits are the same."""
+    from reorder.api import reorder
+
+    x = np.random.default_rng(0).integers(-9, 9, (2, 37, 31, 29)).astype(np.float32)
+    given = reorder(x, "nchw", dtype=dtype)
+    started = time.perf_counter()
+    try:
+        found = reorder(reorder(given, dst, queue=queue), "nchw", queue=queue).get()
+    except (memdesc.MemdescError, RuntimeError, MemoryError) as error:
+        return f"fails: {' '.join(str(error).split())}"
+    took = time.perf_counter() - started
+    wrong = int((found.data != given.data).sum())
+    return f"{f'{wrong} bytes differ' if wrong else 'exact'} ({took:.2f} s with compiling)"
 
 
 def _compile() -> Facts:
@@ -119,4 +190,4 @@ def _device_line(device: Facts) -> str:
     return f"{name}: works, {images}{slow}"
 
 
-COMMAND = Command(_answer)
+COMMAND = Command(_answer, lambda facts: facts.get("report") or lines(facts))

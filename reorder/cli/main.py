@@ -305,7 +305,7 @@ def _seconds(text: str) -> float:
 _TYPES: Mapping[str, Any] = {
     "--seconds": _seconds,
     "--beta": float,
-    **dict.fromkeys(("DIMS", "INDEX"), _numbers),
+    **dict.fromkeys(("DIMS", "INDEX", "X,Y"), _numbers),
     **dict.fromkeys(("N", "BYTES"), int),
     **dict.fromkeys(("T", "R", "MB"), float),
     "SIZE": _size,

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import memdesc
 from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import counted
+from memdesc.layout_names import tag_of
+from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
 from memdesc.record import known_records
 from memdesc.tags import LETTERS
@@ -38,10 +41,19 @@ def _answer(options: Options) -> tuple[Facts, int]:
     dims = options.dims
     if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
+    if dims is None and (found := _without_dims(options)):
+        return found, 0
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     indices = [*options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
+    for pixel in options.pixel:
+        if not isinstance(layout, ImageDesc):
+            raise MemdescError(
+                f"--pixel {','.join(map(str, pixel))} asks for a pixel of an image, but "
+                f"{layout!r} is a buffer; use --byte"
+            )
+        indices += [layout.index(*pixel, lane) for lane in range(layout.channels)]
     facts = layout_facts(layout)
     if options.banks:
         facts["banks"] = _banks(desc)
@@ -61,6 +73,24 @@ def _banks(desc: MemoryDesc) -> list[Facts]:
             letter = (desc.letters or LETTERS)[dim]
             found.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
     return found
+
+
+def _without_dims(options: Options) -> Facts | None:
+    """Return the facts of a name for dims of any size; None if other text or options need them."""
+    if options.at or options.byte or options.pixel or options.svg is not None or options.draw:
+        return None
+    try:
+        tag = tag_of(options.layout, 0, 32)
+    except MemdescError:
+        return None
+    letters = dim_letters(options.layout) or LETTERS[: tag.ndims]
+    return {
+        "layout": options.layout,
+        "dims": ", ".join(letters),
+        "tag": str(tag),
+        "memory_order": f"outermost first: {tag.memory_order(letters)}",
+        "note": f"give {counted(tag.ndims, 'size')}, as in 2x17x5x4, to see strides and bytes",
+    }
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
@@ -90,7 +120,7 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
 
 def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    flags = ("dtype", "at", "byte")
+    flags = ("dtype", "at", "byte", "pixel")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
         raise MemdescError(
             f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"

@@ -13,7 +13,7 @@ import pytest
 
 from memdesc import MemdescError, memory_desc
 from reorder import load, opencl
-from reorder.cli import main
+from reorder.cli import doctor, main
 from reorder.opencl.binaries import CACHE_LIMIT
 from reorder.opencl.runtimes import VARIABLE, Icd, _remedy_of, find_icds
 from tests.opencl.runtimes import Runtime, refused
@@ -179,3 +179,16 @@ def test_the_command_runs_on_the_device_that_is_named(
     ):
         assert main(["reorder", src, out, "--to", "nhwc", "--device", *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_report_is_markdown_and_tries_each_device(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TRIALS", (("nhwc", "f32"),))
+    assert main(["doctor", "--report"]) == 0
+    report = capsys.readouterr().out
+    works = sum(device.works for device in opencl.devices())
+    assert report.startswith("memdesc ")
+    assert f"| {runtime.device.name} | {runtime.device.platform}, " in report
+    assert report.count("| nhwc, f32 | exact (") == works
+    assert "bytes differ" not in report

@@ -45,6 +45,7 @@ KINDS = {
 # what help and tables say, and a note
 NO_HINTS = (
     "code that copies row by row",
+    "as in 2x17x5x4, to see strides and bytes",
     "of the copy",
     "copy of pages",
     "these strides leave gaps",
