@@ -33,6 +33,8 @@ from reorder.opencl.memory_objects import (
     allocate_buffer,
     channel_type_of,
     image_format,
+    is_released_error,
+    released_error,
 )
 from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
 from reorder.opencl.runtimes import check_process
@@ -107,6 +109,8 @@ class PreparedLaunch:
             # by position: pyopencl takes longer for names
             return _enqueue(queue, kernel, *self.sizes, None, wait_for)
         except cl.LogicError as error:
+            if is_released_error(error):
+                raise released_error(memory[0], "x or out") from None
             if error.code != cl.status_code.INVALID_KERNEL_ARGS or not is_shared:
                 raise
             raise MemdescError(
@@ -143,10 +147,9 @@ def floats_of(device: cl.Device) -> Floats:
     """Return the arithmetic of a device."""
     single, config = device.single_fp_config, cl.device_fp_config
     exact = config.DENORM | config.INF_NAN | config.ROUND_TO_NEAREST
-    rounds = bool(single & config.ROUND_TO_NEAREST)
     return Floats(
         has_f64=bool(device.double_fp_config),
-        rounds=rounds,
+        rounds=bool(single & config.ROUND_TO_NEAREST),
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
     )

@@ -116,11 +116,9 @@ def _moved(file: Path, prefix: Path) -> Icd:
 
 
 class _State:
-    # whether this process has used OpenCL through this library
-    uses_opencl = False
-    # whether the process that was forked, or one before it, had used OpenCL
-    is_parent_used = False
-    is_forbidden = False
+    """Whether this process used OpenCL, and whether the one that was forked, or one before it."""
+
+    uses_opencl = is_parent_used = is_forbidden = False
 
 
 state = _State()

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-# lanes of pixels that only the runtime copies
-_RG = 2
+_RG = 2  # lanes of pixels that only the runtime copies
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
