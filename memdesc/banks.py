@@ -23,11 +23,7 @@ _WAVEFRONT, _WIDTHS = BANKS * WORD, (1, 2, 4, 8, 16)
 
 
 def bank_steps(words: Iterable[int]) -> int:
-    """Return the steps in which the banks serve words: the most distinct words of one bank.
-
-    >>> bank_steps([0, 32, 64, 64, 1])
-    3
-    """
+    """Return the steps in which the banks serve words: the most distinct words of one bank."""
     return max(Counter(word % BANKS for word in set(words)).values())
 
 

@@ -159,18 +159,10 @@ def short_repr(value: object) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the repr of the wrong part of a string, cut if it is long.
-
-    >>> excerpt("4x"), excerpt("4x" * 20)
-    ("'4x'", "'4x4x4x4x4x4x4x4x4x4x4x4x'...")
-    """
+    """Return the repr of the wrong part of a string, cut if it is long."""
     return f"{text[:_MAX_EXCERPT]!r}{'...' if len(text) > _MAX_EXCERPT else ''}"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: 1 size, 2 sizes.
-
-    >>> counted(1, "dim"), counted(2, "dim")
-    ('1 dim', '2 dims')
-    """
+    """Return a count with its noun: 1 size, 2 sizes."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

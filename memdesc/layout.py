@@ -113,9 +113,6 @@ def dim_name(dim: int, letters: str | None = None) -> str:
     """Return the letter and the index of a dim, as messages show them.
 
     `letters` are what the caller's name of the layout calls the dims, if it calls them anything.
-
-    >>> dim_name(1), dim_name(1, "nchw")
-    ('b (dim 1)', 'c (dim 1)')
     """
     called = letters if letters and dim < len(letters) else LETTERS
     return f"{called[dim]} (dim {dim})"
@@ -689,9 +686,6 @@ def layout_by_digits(
     """Make a layout from the extents and strides of the digits of each dim, outermost first.
 
     A dim is padded to the product of its extents; inner digits of extent 1 are left out.
-
-    >>> layout_by_digits((2, 17), [[(2, 24)], [(3, 8), (8, 1)]]).strides()
-    (24, 8)
     """
     blocks: list[Block] = []
     sizes = []

@@ -148,11 +148,7 @@ def _exists(name: Name, parsed: ParsedName, dims: tuple[int, ...]) -> bool:
 
 
 def cute_text(layout: Layout, letters: str | None = None) -> str:
-    """Write a layout as CuTe prints it, swizzled or not; raise with the reason if CuTe cannot.
-
-    >>> cute_text(memdesc.memory_desc((2, 17), "f32", "aB8b").layout)
-    '(2,(8,3)):(24,(1,8))'
-    """
+    """Write a layout as CuTe prints it, swizzled or not; raise with the reason if CuTe cannot."""
     modes = [
         [block for block in reversed(layout.blocks) if block.axis == k]
         for k in range(len(layout.axes))

@@ -43,11 +43,7 @@ def swizzled(terms: Terms, base: Int) -> Int:
 
 
 def xor_expression(base: str, terms: Terms) -> str:
-    """Write `swizzled` of a name, in the syntax of Python and C.
-
-    >>> xor_expression("o", ((3, 0b111000),))
-    'o ^ (o >> 3 & 56)'
-    """
+    """Write `swizzled` of a name, in the syntax of Python and C."""
     parts = (
         f" ^ ({base} {'>>' if shift > 0 else '<<'} {abs(shift)} & {mask})" for shift, mask in terms
     )
@@ -72,9 +68,6 @@ def inverted(columns: Sequence[int]) -> tuple[int, ...] | None:
     """Return the inverse of a map that is linear over bits; None if it has none.
 
     `columns` has the image of each bit, and the result the source of each bit.
-
-    >>> inverted([0b01, 0b11]), inverted([0b01, 0b01])
-    ((1, 3), None)
     """
     pairs = [(image, 1 << bit) for bit, image in enumerate(columns)]
     for bit in range(len(pairs)):
@@ -143,11 +136,7 @@ def _reachable(shift: int, bits: int) -> int:
 
 
 def terms_within(terms: Terms, bits: int) -> Terms:
-    """Return terms without what they read beyond the given bits, which is always 0.
-
-    >>> terms_within(((3, 0b111000),), 0xFF)  # bit 8 is never set
-    ((3, 24),)
-    """
+    """Return terms without what they read beyond the given bits, which is always 0."""
     if len({shift > 0 for shift, _ in terms}) > 1:
         return terms  # fewer bits might not be one-to-one
     kept = ((shift, mask & _reachable(shift, bits)) for shift, mask in terms)

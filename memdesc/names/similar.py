@@ -57,11 +57,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 
 
 def transposed(text: str) -> tuple[str, ...]:
-    """Return the known names that an unknown string becomes if two neighbours in it are swapped.
-
-    >>> transposed("nChw61c"), transposed("b_fs_xy_fsv16"), transposed("nChw16c")
-    (('nChw16c',), ('b_fs_yx_fsv16',), ())
-    """
+    """Return the known names that an unknown string becomes if two neighbours in it are swapped."""
     known = _known_strings()
     if len(text) > _MAX_NAME or text in known:
         return ()
@@ -73,9 +69,6 @@ def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
     """Return the names for what other systems call a layout, such as `HWIO` or `channels_last`.
 
     If `ndims` is given, only names for that number of dims are returned.
-
-    >>> meanings("HWIO"), meanings("torch.channels_last", 3), meanings("nChw16x")
-    (('hwio',), ('nwc',), ())
     """
     known = _MEANT.get(text.lower().removeprefix("torch."), ())
     if not known and text.isupper() and text.lower() in _known_strings():
@@ -138,11 +131,7 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
 
 
 def similar_words(word: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return at most 3 known words that start with a word or resemble it.
-
-    >>> similar_words("torch", ["cute", "pytorch", "xla"])
-    ('pytorch',)
-    """
+    """Return at most 3 known words that start with a word or resemble it."""
     import difflib  # only a wrong word needs it
 
     words = [*known]

@@ -115,9 +115,6 @@ def sum_of(constant: int, terms: Iterable[tuple[str, int]]) -> str:
 
     Partial sums from the left stay within int64 if the whole sum does, because the sum over the
     first digits of an index is the offset of another index.
-
-    >>> sum_of(3, [("a", 20), ("b // 8", -1), ("c", 0)])
-    '3 + a * 20 - b // 8'
     """
     text = str(constant) if constant else ""
     for factor, stride in terms:
@@ -132,9 +129,6 @@ def digit_terms(index: str, blocks: tuple[Block, ...]) -> list[tuple[str, int]]:
     """Return the digits of one axis and their strides; `index` is a name.
 
     Blocks of extent 1 add nothing, and the outermost other block needs no remainder.
-
-    >>> digit_terms("b", memdesc.memory_desc((2, 17), "f32", "aB8b").layout.axis_blocks(1))
-    [('b // 8', 8), ('b % 8', 1)]
     """
     terms: list[tuple[str, int]] = []
     for _, step, extent, stride in blocks:
@@ -145,11 +139,7 @@ def digit_terms(index: str, blocks: tuple[Block, ...]) -> list[tuple[str, int]]:
 
 
 def joined_index(names: tuple[str, ...], sizes: tuple[int, ...]) -> str:
-    """Return the row-major index of several dims.
-
-    >>> joined_index(("a", "b", "c"), (2, 3, 4))
-    '(a * 3 + b) * 4 + c'
-    """
+    """Return the row-major index of several dims."""
     joined = names[0]
     for k in range(1, len(names)):
         joined = f"{f'({joined})' if k > 1 else joined} * {sizes[k]} + {names[k]}"
