@@ -640,7 +640,7 @@ class MemoryDesc(Written):
         memory: each offset shows the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture.draw import Look  # only pictures need it
+        from memdesc.picture.draw import Look, checked_cells, draw_beside  # only pictures need it
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         if values is not None:
@@ -650,9 +650,17 @@ class MemoryDesc(Written):
                     f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
                 )
             look = look._replace(values=shown)
+        if beside is None:
+            return self._drawn(look)
         if isinstance(beside, str | FormatTag):
             beside = memory_desc(self.dims, self.dtype, beside)
-        return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
+        other: MemoryDesc = checked_desc("beside", beside)
+        if self.dims != other.dims:
+            raise MemdescError(
+                f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
+            )
+        a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
+        return draw_beside(a, b, (self._title(look.letters), other._title(look.letters)))
 
     def _title(self, letters: str) -> str:
         """Return the repr, with the tag in the letters of the dims if that is a name."""
@@ -680,17 +688,6 @@ class MemoryDesc(Written):
         compensation = self.nbytes - self.with_extra(None).nbytes
         title = self._title(look.letters)
         return draw_layout(self.layout, self.dtype, title, (self.nbytes, compensation), look)
-
-    def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
-        from memdesc.picture.draw import checked_cells, draw_beside  # only pictures need it
-
-        checked_desc("beside", other)
-        if self.dims != other.dims:
-            raise MemdescError(
-                f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
-            )
-        a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
-        return draw_beside(a, b, (self._title(look.letters), other._title(look.letters)))
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
         """Write the layout as source code: an offset function, its inverse, and a loop nest.

@@ -545,7 +545,7 @@ class Layout(Checked):
         if not checked_flag("padded", padded):
             return self.offset(np.indices(self.dims, np.int64, sparse=True))
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        for axis, table in zip(self.axes, self._tables(padded=True), strict=True):
+        for axis, table in zip(self.axes, self.base().tables(padded=True), strict=True):
             shape = [1] * self.ndims
             shape[axis.dims[0]] = len(table)
             total = total + table.reshape(shape)
@@ -557,9 +557,6 @@ class Layout(Checked):
         Swizzled layouts are refused: their offsets are not such a sum.
         """
         self._refuse_xor("it is no sum over axes")
-        return self._tables(padded=padded)
-
-    def _tables(self, *, padded: bool) -> list[NDArray[np.int64]]:
         padded = checked_flag("padded", padded)
         sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
         return [

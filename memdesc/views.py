@@ -100,7 +100,15 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
     Messages call the old dims by `letters`.
     """
     check_dims(dims)
-    _check_products(layout, dims)
+    if prod(dims) != layout.nelems:
+        raise MemdescError(
+            f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
+        )
+    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
+        raise MemdescError(
+            f"dims {layout.dims} cannot become {dims}: by oneDNN's rule the nonzero sizes "
+            "must have the same product"
+        )
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
     kept: dict[int, int] = {}
     # an added unit dim has the number of elements inside it as its stride, as in oneDNN
@@ -121,18 +129,6 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
             new_axis = Axis(tuple(kept[dim] for dim in axis.dims), axis.padded)
             parts.append((new_axis, layout.axis_blocks(k)))
     return join_axes(dims, parts, layout.offset0)
-
-
-def _check_products(layout: Layout, dims: tuple[int, ...]) -> None:
-    if prod(dims) != layout.nelems:
-        raise MemdescError(
-            f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
-        )
-    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
-        raise MemdescError(
-            f"dims {layout.dims} cannot become {dims}: by oneDNN's rule the nonzero sizes "
-            "must have the same product"
-        )
 
 
 def _axis_of(layout: Layout, dim: int) -> int:

@@ -1,7 +1,7 @@
 """Source code for layouts in five languages: offsets, their inverse, constants and loop nests.
 
-`lines` is what functions and expressions are built from, `languages` spells them, and
-`layouts` builds the functions of a layout. Plans (`reorder.plan.source`) use the same parts.
+`languages` has the lines that functions are made of and spells them, and `layouts` builds the
+functions of a layout. Plans (`reorder.plan.source`) use the same parts.
 """
 
 from memdesc.source.languages import LANGUAGES, Language, language_of

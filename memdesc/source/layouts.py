@@ -10,8 +10,7 @@ from operator import attrgetter
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import Axis, Block, Layout, memory_order
-from memdesc.source.languages import language_of
-from memdesc.source.lines import (
+from memdesc.source.languages import (
     Function,
     Line,
     Parameter,
@@ -19,6 +18,7 @@ from memdesc.source.lines import (
     digit_terms,
     element,
     joined_index,
+    language_of,
     let,
     loops,
     share_loops,

@@ -16,8 +16,7 @@ from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import Language, language_of
-from memdesc.source.layouts import axis_name, check_name, dims_of_axis
-from memdesc.source.lines import (
+from memdesc.source.languages import (
     Function,
     Line,
     Parameter,
@@ -32,6 +31,7 @@ from memdesc.source.lines import (
     store_data,
     sum_of,
 )
+from memdesc.source.layouts import axis_name, check_name, dims_of_axis
 from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
