@@ -22,9 +22,6 @@ def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
     assert found["b_scale"].shape == (0, 3)
 
 
-# A `Quantized` and a `Record` stay what they are.
-
-
 # Finite numbers never become infinities or NaN: a conversion that would do so is refused.
 
 
