@@ -7,7 +7,7 @@ file. Source: mlx-lm 0.32, `sanitize` of `models/qwen3_moe.py`, `mixtral.py` and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from memdesc import MemdescError
@@ -35,6 +35,25 @@ def block_of(name: str) -> str:
     """Return the name of the block that an expert's layer or tensor is in; empty for others."""
     found = _EXPERT.fullmatch(name)
     return "" if found is None else found[1]
+
+
+def check_experts(names: Iterable[str]) -> None:
+    """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for name in names:
+        expert = _EXPERT.fullmatch(name)
+        if expert is not None:
+            layers = found.setdefault(expert[1], {})
+            layers.setdefault(expert[3], set()).add(int(expert[2]))
+    for block, layers in found.items():
+        count = 1 + max(map(max, layers.values()))
+        for layer, numbers in layers.items():
+            if len(numbers) < count:
+                missing = next(k for k in range(count) if k not in numbers)
+                raise MemdescError(
+                    f"{short_repr(block)} has expert {count - 1}, but {layer} of expert {missing} "
+                    "is missing; get the checkpoint again"
+                )
 
 
 def holds_experts(tensor: Entry | Tensor) -> bool:

@@ -23,7 +23,7 @@ from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import OUTPUT, is_inner, says_symmetric
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
-from reorder.checkpoints.experts import block_of, holds_experts, split_stacks
+from reorder.checkpoints.experts import block_of, check_experts, holds_experts, split_stacks
 from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
 from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
 from reorder.messages import first_of
@@ -223,6 +223,7 @@ def decide_target(name: str, model: Model) -> Decided:
             )
         model = model.keeping(split_stacks(model.entries))
         _check_known(model)
+        check_experts(model.entries)
         if model.weights or any(isinstance(e.desc, RecordDesc) for e in model.entries.values()):
             return _decide_weights(name, target, model)
         model.configs.refuse_unknown()

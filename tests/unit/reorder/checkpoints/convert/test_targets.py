@@ -357,6 +357,12 @@ model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1
 fc.comfy_quant belong to model.layers.0.mlp.fc.weight, and
     refused(under("fc", {"weight": np.ones((8, 256), "i1"), "weight_scale": ones(8, 1),
         "comfy_quant": np.ones(8, "u1")}), None, None, {}, "*.fc: int_quantized -> plain, bf16")
+--to bf16: 'model.layers.0.mlp' has expert 2, but
+up of expert 1 is missing; get
+    refused(awq(), AWQ, "bf16", experts(1) | under(L0 + "experts.2.up", awq()))
+--to awq: 'model.layers.0.mlp' has expert 1, but
+down of expert 1 is missing; get
+    refused(awq(), AWQ, "awq", experts(2) | under(L0 + "experts.0.down", awq()))
 model.layers.0.mlp._weight is not known
 there is no record for quant_method 'torchao'
     refused({"_weight_qdata": np.zeros((16, 2, 32, 4), "i4"), "up.weight": ones(128, 128),
