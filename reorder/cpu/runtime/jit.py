@@ -62,7 +62,10 @@ def kernel_at(kernel: Kernel) -> int:
     if kernel.name not in _addresses:
         # compiling imports modules, also in the compilers
         with importing():
-            uninterrupted(lambda: _make(kernel, with_llvm=True))
+            made = uninterrupted(lambda: _make(kernel, with_llvm=True))
+        # on this thread, without the lock: a handler of logging may need both
+        if made is not None:
+            _tell(kernel.name, *made)
     return _addresses[kernel.name]
 
 
@@ -96,35 +99,35 @@ def c_function(function: Callable[[int, int, int], int], name: str) -> Any:
     return CFUNCTYPE(c_int64, *[c_int64] * 3)(compiled_at(function, name))
 
 
-def _make(kernel: Kernel, *, with_llvm: bool = False) -> None:
-    """Load a kernel or, with LLVM, compile it; do nothing if that is needed and not allowed."""
+def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None] | None:
+    """Load a kernel or, with LLVM, compile it; do nothing if that is needed and not allowed.
+
+    Returns, of one that was compiled, the seconds, and the folder that keeps it, if any.
+    """
     name = kernel.name
     if name in _addresses:
-        return
+        return None
     start = perf_counter()
     key = _key(kernel)
     kept = kernel_files.read(name, key)
     if not with_llvm and (kept is None or needs_llvm(kept)):
-        return
+        return None
     content = _compile(kernel) if kept is None else kept
     _addresses[name] = load(content)
-    if kept is None:
-        folder = kernel_files.write(name, key, content)
+    folder = kernel_files.write(name, key, content) if kept is None else None
     seconds = perf_counter() - start
-    if kept is None:
-        why = f"{folder} had no code for it" if folder else "no folder for it is writable"
-        import logging  # slow to load, like all that compiles
-
-        log = logging.getLogger("reorder")
-        log.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
-        _tell(seconds, folder)
     _made.append({"kernel": name, "seconds": seconds, "is_loaded": kept is not None})
+    return (seconds, folder) if kept is None else None
 
 
-def _tell(seconds: float, folder: str | None) -> None:
-    """Tell who waits at a terminal why, once in a process."""
-    is_first = all(kernel["is_loaded"] for kernel in _made)
-    if is_first and sys.stderr is not None and sys.stderr.isatty():
+def _tell(name: str, seconds: float, folder: str | None) -> None:
+    """Log that a kernel was compiled, and tell who waits at a terminal why, once in a process."""
+    import logging  # slow to load, like all that compiles
+
+    why = f"{folder} had no code for it" if folder else "no folder for it is writable"
+    logging.getLogger("reorder").info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
+    first = next(kernel["kernel"] for kernel in _made if not kernel["is_loaded"])
+    if name == first and sys.stderr is not None and sys.stderr.isatty():
         what = "kernels once" if folder else "kernels in each process, as no folder is writable"
         sys.stderr.write(f"memdesc: compiling {what}: {seconds:.1f} s for the first\n")
 

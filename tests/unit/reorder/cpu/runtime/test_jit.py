@@ -1,11 +1,13 @@
 """Kernels are compiled once, kept as object files, and loaded without numba."""
 
 import ctypes
+import logging
 import os
 import re
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from reorder.cpu.runtime.machine_code import linked, load
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at
 from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.forks import importing_own
 from tests.machine import assuming
 from tests.programs import run_python
 
@@ -153,6 +156,42 @@ def test_code_with_variables_or_calls_of_the_system_is_loaded_by_llvm(text: str)
     assert content.startswith(b"kernel\0")
     call = ctypes.CFUNCTYPE(ctypes.c_int64)(load(content))
     assert [call(), call()] == _OF_LLVM[text]
+
+
+class _Listener(logging.Handler):
+    """Notes on which thread it is called, and whether others can take the lock of imports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[threading.Thread, bool]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        def look() -> None:
+            found.append(importing_own.acquire(blocking=False))
+            if found[0]:
+                importing_own.release()
+
+        assert record.getMessage().startswith("compiled the kernel 'heard of'")
+        found: list[bool] = []
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        self.heard.append((threading.current_thread(), *found))
+
+
+def test_the_caller_logs_what_was_compiled_and_holds_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler that its caller has locked, one that forks and one that compiles would hang."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    caplog.set_level(logging.INFO, "reorder")
+    listener = _Listener()
+    logging.getLogger("reorder").addHandler(listener)
+    try:
+        jit.kernel_at(Kernel("heard of", lambda: (_CONSTANTS, "kernel")))
+    finally:
+        logging.getLogger("reorder").removeHandler(listener)
+    assert listener.heard == [(threading.current_thread(), True)]
 
 
 def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
