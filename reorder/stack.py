@@ -6,6 +6,7 @@ and a stack overflow ends the process. The main thread has a stack of megabytes.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,7 +67,8 @@ def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:
 
 def _on_new_thread(function: Callable[[], _Result]) -> _Result:
     """Call a function on a new thread, unless this one is such a thread."""
-    if getattr(_this, "has_enough", False):
+    # when modules are cleared at the end of the interpreter, a new thread would never start
+    if getattr(_this, "has_enough", False) or sys.is_finalizing():
         return function()
     returned: list[_Result] = []
     raised: list[BaseException] = []

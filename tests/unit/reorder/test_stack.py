@@ -92,3 +92,22 @@ def test_a_function_runs_here_on_the_main_thread_and_else_on_one_new_thread() ->
     assert here is threading.main_thread()
     assert caller is thread
     assert other not in {here, caller}
+
+
+# a thread that is started then would wait for ever in Python 3.11
+_LAST = """
+import faulthandler
+from reorder.stack import on_enough_stack, uninterrupted
+
+faulthandler.dump_traceback_later(20, exit=True)
+
+class Last:
+    def __del__(self, calls=(on_enough_stack, uninterrupted), show=print):
+        show(*(call(lambda: 5) for call in calls), flush=True)
+
+last = Last()
+"""
+
+
+def test_a_function_runs_when_the_interpreter_clears_its_modules() -> None:
+    assert run_python("-c", _LAST).stdout == "5 5\n"
