@@ -176,7 +176,7 @@ class _Listener(logging.Handler):
         other = threading.Thread(target=look)
         other.start()
         other.join()
-        self.heard.append((threading.current_thread(), *found))
+        self.heard.append((threading.current_thread(), found[0]))
 
 
 def test_the_caller_logs_what_was_compiled_and_holds_no_lock(
