@@ -92,8 +92,8 @@ def _on_new_thread(function: Callable[[], _Result]) -> _Result:
     except BaseException as error:
         if not begun.acquire(blocking=False):
             _wait(thread, done)
-        elif isinstance(error, RuntimeError):
-            # at interpreter shutdown, or when the system cannot start more threads
+        elif isinstance(error, RuntimeError) and "new thread" in str(error):
+            # Python's, at interpreter shutdown, or when the system cannot start more threads
             return function()
         raise
     for problem in raised:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import NoReturn
 
 import pytest
@@ -52,6 +53,24 @@ def test_what_a_handler_raises_waits_for_the_function() -> None:
     signal.signal(signal.SIGALRM, lambda *_: done.append(threading.current_thread()))
     uninterrupted(lambda: signal.raise_signal(signal.SIGALRM))
     assert done[1:] == [threading.main_thread()]
+
+
+def test_what_a_handler_raises_before_the_thread_begins_is_raised() -> None:
+    """Python raises errors of the same type if it can start no thread."""
+
+    def trace(frame: FrameType, *_: object) -> None:
+        if frame.f_code is threading.Event.wait.__code__:
+            sys.settrace(None)
+            msg = "time is up"
+            raise RuntimeError(msg)  # a handler may run wherever a function of Python begins
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(trace)
+        with pytest.raises(RuntimeError, match="time is up"):
+            uninterrupted(lambda: 5)
+    finally:
+        sys.settrace(before)
 
 
 def test_a_handler_may_fork_meanwhile() -> None:
