@@ -119,3 +119,17 @@ def test_the_packages_and_files_that_the_architecture_names_exist() -> None:
     # and the files that it says to read, or to add a row to
     listed |= set(re.findall(r"`((?:memdesc|reorder|tests|docs)/[\w/.]+)`", page))
     assert not [name for name in sorted(listed) if not (_ROOT / name).exists()]
+
+
+def test_files_that_the_architecture_names_alone_are_in_a_folder_beside_them() -> None:
+    page = (_DOCS / "architecture.md").read_text(encoding="utf-8")
+    found = 0
+    for point in re.split(r"^\* ", page, flags=re.MULTILINE)[1:]:
+        named = re.findall(r"`([\w/]+(?:\.\w+|/))`", point)
+        places = [Path(name) for name in named if (_ROOT / name).exists()]
+        folders = {folder for place in places for folder in (place, *place.parents)}
+        for name in named:
+            if name.endswith(".py"):
+                assert any((_ROOT / folder / name).is_file() for folder in folders), name
+                found += 1
+    assert found > 20
