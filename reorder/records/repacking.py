@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, partial
-from math import gcd
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,7 +30,6 @@ from reorder.records.numbers import (
     bits_kind,
     bits_memory,
     code_range,
-    expand,
     integers_of,
     is_integer_number,
     load_bits,
@@ -217,8 +215,8 @@ def _product(factors: list[_Factor]) -> NDArray[Any]:
 class _Conversion:
     """Writes the numbers of one record as those of another.
 
-    All values are arrays over the dims of the target, in groups that divide those of all numbers,
-    or of size 1 along dims that share one.
+    All values are arrays over the dims of the target, with a value between each two places where a
+    group of any number starts, or of size 1 along dims that share one.
     """
 
     def __init__(
@@ -235,10 +233,10 @@ class _Conversion:
         # the smallest ones of the source, for messages
         self.least = [*map(min, *old, old[0])]
         # one group of all elements is as good as groups of any size
-        self.groups = tuple(
-            gcd(*(group for group in along if group < size)) or max(size, 1)
+        self.starts = [
+            np.unique(np.concatenate([np.arange(0, max(size, 1), group) for group in along]))
             for size, *along in zip(out.desc.dims, *old, *new, strict=True)
-        )
+        ]
 
     def _groups(self, number: Number) -> tuple[int, ...]:
         """Return the groups of a number of the source, over the dims of the target."""
@@ -347,30 +345,27 @@ class _Conversion:
         """Return the values of a number of the source."""
         values = number_values(self.record.tensors, self.record.desc, number, load_bits)
         values = values.transpose(self.order)
-        repeats = zip(values.shape, self._repeats(self._groups(number)), strict=True)
-        repeats_of = tuple(1 if size == 1 else count for size, count in repeats)
-        return expand(values, repeats_of, self._repeats(self.out.desc.dims))
-
-    def _repeats(self, groups: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how many values there are in groups, which may be larger than their dims."""
-        sides = zip(self.out.desc.dims, groups, self.groups, strict=True)
-        return tuple(-(-min(size, group) // own) for size, group, own in sides)
+        for dim, group in enumerate(self._groups(number)):
+            values = _taken(values, self.starts[dim] // group, dim)
+        return values
 
     def _put(self, number: Number, values: Any, what: str) -> None:
         """Write a number of the target."""
         dims, field = self.out.desc.dims, self.out.desc.field_of(number)
         values = np.reshape(values, np.shape(values) or (1,) * len(dims))
-        for dim, count in enumerate(self._repeats(field.groups)):
-            if count > 1 and values.shape[dim] > 1:
-                kept = values[(slice(None),) * dim + (slice(None, None, count),)]
-                again = expand(kept.repeat(count, dim), (1,) * len(dims), values.shape)
-                if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
-                    size = min(field.groups[dim], dims[dim])
-                    raise MemdescError(
-                        f"{what} differ within {size} adjacent elements along dim {dim}, which "
-                        f"share one in the target; groups of the source have {self.least[dim]}"
-                    )
-                values = kept
+        for dim, (starts, group) in enumerate(zip(self.starts, field.groups, strict=True)):
+            firsts = np.searchsorted(starts, np.arange(0, dims[dim], group))
+            kept = _taken(values, firsts, dim)
+            if kept is values:
+                continue
+            again = np.broadcast_to(_taken(kept, starts // group, dim), values.shape)
+            if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
+                raise MemdescError(
+                    f"{what} differ within {min(group, dims[dim])} adjacent elements along dim "
+                    f"{dim}, which share one in the target; groups of the source have "
+                    f"{self.least[dim]}"
+                )
+            values = kept
         write_number(self.out, number, np.broadcast_to(values, field.layout.dims), what)
 
     def _fold(self, zero: Any, added: NDArray[Any]) -> NDArray[Any]:
@@ -381,8 +376,8 @@ class _Conversion:
         is_whole = (steps * scale == added) & (abs(steps) < _MAX_STEPS)
         if not is_whole.all():
             at = tuple(np.argwhere(~is_whole)[0].tolist())
-            sides = zip(at, self.groups, self.least, strict=True)
-            group = tuple(place * own // least for place, own, least in sides)
+            sides = zip(at, self.starts, self.least, strict=True)
+            group = tuple(int(starts[place]) // least for place, starts, least in sides)
             self._refuse(
                 f"it has no offset, and the offset of group {group}, {added[at]}, is not a "
                 f"multiple of the scale {scale[at]}, up to {_MAX_STEPS} times"
@@ -470,8 +465,11 @@ class _Conversion:
         if is_changed:
             # a larger change than codes of a byte can have is refused below, with its numbers
             kind = np.int16 if abs(delta).max() < 1 << 14 else np.int64
-            delta = np.broadcast_to(delta.astype(kind), self._repeats(out.desc.dims))
-            codes = codes + expand(delta, self.groups, out.desc.dims)
+            delta = np.reshape(delta.astype(kind), np.shape(delta) or (1,) * codes.ndim)
+            for dim, size in enumerate(codes.shape):
+                if delta.shape[dim] > 1:
+                    delta = delta.repeat(np.diff(self.starts[dim], append=size), dim)
+            codes = codes + delta
         low, high = code_range(out.desc, target)
         outside = (codes < low) | (codes > high)
         if outside.any():
@@ -482,6 +480,12 @@ class _Conversion:
                 f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
             )
         store_integers(out, target, codes, threads)
+
+
+def _taken(values: NDArray[Any], index: NDArray[Any], dim: int) -> NDArray[Any]:
+    """Return the values at places along a dim, which begin with 0, unless all share one."""
+    size = values.shape[dim]
+    return values if size <= 1 or size == len(index) == index[-1] + 1 else values.take(index, dim)
 
 
 def _computed(rule: Rule, scale: NDArray[Any], codes: Any, added: Any) -> NDArray[Any]:

@@ -329,7 +329,7 @@ class Repack(Change):
         if held != 8 * self.dst.nbytes:
             for data in made.values():
                 data[:] = 0  # there are gaps between fields
-        # `check_numbers` has reported what is rounded
+        # a warning of the step says what is rounded
         convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
         return made
 

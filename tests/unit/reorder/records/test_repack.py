@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -88,6 +89,21 @@ def test_rows_of_more_dims_are_repacked_too() -> None:
     assert_same(record, reorder.records.repack(record, "q8_0", threads=1))
     empty = reorder.records.Record(record_desc((0, 256), "q4_0"))
     assert reorder.records.repack(empty, "q8_0").data.nbytes == 0
+
+
+def test_groups_that_do_not_divide_each_other_take_no_memory_for_each_number() -> None:
+    record = made("fp8_block", (1024, 1024), block=127)
+    set_field(record, "weight_scale", 0.5)
+    tracemalloc.start()
+    try:
+        found = reorder.records.repack(record, "fp8_block", block=128, threads=1)
+        assert tracemalloc.get_traced_memory()[1] < 2 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert_same(record, found)
+    set_field(record, "weight_scale", np.arange(81.0).reshape(9, 9))
+    with pytest.raises(MemdescError, match="scales differ within 128 adjacent elements along dim"):
+        reorder.records.repack(record, "fp8_block", block=128)
 
 
 _NVFP4 = ("modelopt_nvfp4", "compressed_nvfp4")
