@@ -125,11 +125,10 @@ def test_files_that_the_architecture_names_alone_are_in_a_folder_beside_them() -
     page = (_DOCS / "architecture.md").read_text(encoding="utf-8")
     found = 0
     for point in re.split(r"^\* ", page, flags=re.MULTILINE)[1:]:
-        named = re.findall(r"`([\w/]+(?:\.\w+|/))`", point)
-        places = [Path(name) for name in named if (_ROOT / name).exists()]
-        folders = {folder for place in places for folder in (place, *place.parents)}
-        for name in named:
-            if name.endswith(".py"):
-                assert any((_ROOT / folder / name).is_file() for folder in folders), name
-                found += 1
-    assert found > 20
+        folders = {_ROOT}
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", point):
+            places = [folder / name for folder in folders if (folder / name).exists()]
+            assert places, name
+            folders |= {folder for place in places for folder in (place, *place.parents)}
+            found += 1
+    assert found > 30
