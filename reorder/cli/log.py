@@ -32,7 +32,7 @@ from reorder.logs import (
     report,
 )
 from reorder.logs.layers import OpenVinoLayers
-from reorder.logs.reorders import Times
+from reorder.logs.reorders import UNKNOWN, Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
 from reorder.system import count_cores
@@ -48,6 +48,8 @@ _NEXT = (
 )
 # how far the lines below a row of a table are indented: what made and used the tensors
 _BELOW = "    "
+# versions whose attributes and problems have another form
+_OLD = ("2.0", "2.1", "2.2")
 _ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
 # From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
 _MAPPED_BYTES = 1 << 17
@@ -278,8 +280,13 @@ def _head(facts: Facts) -> list[str]:
 
 
 def _warnings(facts: Facts) -> list[str]:
-    """Warn if the layers are not those of the log, or if its times cannot be trusted."""
+    """Warn of an old log, of layers of another one, and of times that cannot be trusted."""
     lines = []
+    if old := [version for version in facts["onednn"] if version.startswith(_OLD)]:
+        lines += [
+            f"warning: oneDNN {' and '.join(old)} writes attributes and sizes in another form:",
+            f"{_BELOW}they are not read, so what could be saved is incomplete; use 2.3 or later",
+        ]
     if foreign := facts["not_of_layers"]:
         lines += [
             "warning: the layers are of another model, or of other shapes: none executes",
@@ -437,7 +444,14 @@ def _savings(facts: Facts) -> list[str]:
     kinds = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
     kinds += [
         (f"round trips, into a layout and soon back{unsure}", trips),
-        ("other reorders: needed for the layouts at both ends", others),
+        (
+            "other reorders: needed for the layouts at both ends",
+            [row for row in others if row["relation"] != UNKNOWN],
+        ),
+        (
+            "not understood: what they do, or how their tensors lie, is not known",
+            [row for row in others if row["relation"] == UNKNOWN],
+        ),
     ]
     kinds.sort(key=lambda kind: -_spent(kind[1]))
     found = [_saving(what, chosen, total) for what, chosen in kinds if chosen]

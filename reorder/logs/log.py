@@ -2,7 +2,7 @@
 
 A line has ``onednn_verbose`` (``dnnl_verbose`` up to 2.4), the version of the format (since 3.4), a
 timestamp if requested, the component (since 3.4), the event, and nine fields. Sources:
-oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions, of PyTorch and of OpenVINO.
+oneDNN 2.3 to 3.13, `verbose.cpp`, and lines of these versions, of PyTorch and of OpenVINO.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class VerboseLog(NamedTuple):
 def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     """Read a log that a program wrote with ``ONEDNN_VERBOSE`` or ``DNNL_VERBOSE`` set.
 
-    Lines of oneDNN 2 and 3 about any primitive are read; other lines are counted. No line
+    Lines of oneDNN 2.3 and later about any primitive are read; other lines are counted. No line
     makes reading fail.
 
     Parameters
