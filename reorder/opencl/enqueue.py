@@ -626,7 +626,7 @@ def _run(
         one = DeviceOperand(OperandSpec.of(src_desc))
     else:
         one = device_operand(queue, src, src_desc, called[0], "read")
-    if dst is not None:
+    if given.out is not None:
         other = device_operand(queue, dst, desc, called[1], "write")
     else:
         other, form = new_operand(queue, desc, given.channel_type, called[1])
@@ -636,7 +636,7 @@ def _run(
         isinstance(given.x, np.ndarray) and address_of(host.data) == address_of(given.x)
     )
     target = other.memory
-    if dst is None:
+    if given.out is None:
         dst = target = allocate(queue.context, desc, form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
             waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
