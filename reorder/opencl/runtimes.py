@@ -75,7 +75,7 @@ def find_icds(
         icds += [_moved(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")]
     known = {Path(icd.library).name for icd in icds if icd.library}
     for name in _BARE:
-        path = next((folder / name for folder in folders if (folder / name).exists()), None)
+        path = next((folder / name for folder in folders if _exists(folder / name)), None)
         if path is not None and not any(other.startswith(name.split(".so")[0]) for other in known):
             icds.append(Icd(str(path), str(path), f"no ICD file names {name}"))
     return tuple(icds)
@@ -92,7 +92,16 @@ def libraries() -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.icd"))
+    with suppress(OSError):
+        return sorted(folder.glob("*.icd"))
+    return []
+
+
+def _exists(file: Path) -> bool:
+    """Whether a file exists; it does not where the system refuses to look."""
+    with suppress(OSError):
+        return file.exists()
+    return False
 
 
 def _named_in(file: Path) -> str | None:
@@ -107,10 +116,10 @@ def _moved(file: Path, prefix: Path) -> Icd:
     named = _named_in(file)
     if named is None:
         return Icd(None, str(file), "the file is empty or cannot be read")
-    if not Path(named).is_absolute() or Path(named).exists():
+    if not Path(named).is_absolute() or _exists(Path(named)):
         return Icd(named, str(file))
     moved, note = prefix / "lib" / Path(named).name, f"it names {named}, which does not exist"
-    if moved.exists():
+    if _exists(moved):
         return Icd(str(moved), str(file), note)
     return Icd(None, str(file), f"{note}, and {moved} does not either")
 

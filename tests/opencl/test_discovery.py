@@ -61,6 +61,16 @@ def test_the_files_that_name_runtimes_are_read(
     assert found() == (Icd(named, str(tmp_path / source), said),)
 
 
+def test_folders_that_cannot_be_searched_have_no_runtimes(tmp_path: Path) -> None:
+    # as those of another user, which root can search: the system refuses so long a name
+    denied = Path("/" + "x" * 300)
+    vendors = tmp_path / "etc" / "OpenCL" / "vendors"
+    vendors.mkdir(parents=True)
+    (vendors / "lost.icd").write_text(f"{denied}/libocl.so\n")
+    (lost,) = find_icds(denied, (denied, tmp_path), (denied,))
+    assert (lost.library, lost.source) == (None, str(vendors / "lost.icd"))
+
+
 def ask(**settings: str) -> dict[str, Any]:
     """Look for devices in a new process: the loader searches once."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | settings
