@@ -66,12 +66,14 @@ def build(
                 "tries every runtime"
             ) from error
     _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
-    # PoCL lists the whole device for a part of it
-    info: Any = program
-    binaries = [binary for binary in info.binaries if binary]
-    if file is not None and len(binaries) == 1:
-        # on a full disk, without permission, or if there is a folder of that name, it is not kept
-        with suppress(OSError, MemdescError):
+    if file is None:
+        return program
+    # on a full disk, without permission, or if there is a folder of that name, it is not kept
+    with suppress(OSError, MemdescError, cl.Error):
+        info: Any = program
+        # PoCL lists the whole device for a part of it
+        binaries = [binary for binary in info.binaries if binary]
+        if len(binaries) == 1:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = _digest(file, binaries[0]) + binaries[0]
             write_file(file, lambda out: out.write(content))
