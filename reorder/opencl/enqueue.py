@@ -706,6 +706,11 @@ def _source(x: Any, desc: LayoutLike | None) -> tuple[Any, MemoryDesc | ImageDes
     if isinstance(x, _IN_PLACE):
         if isinstance(desc, _DESCS):
             return x, desc, None
+        if isinstance(x, cl.array.Array):
+            raise MemdescError(
+                f"src {short_repr(desc)} does not describe x, a pyopencl Array; pass a MemoryDesc, "
+                "or leave out src"
+            )
         is_image = isinstance(x, cl.Image)
         noun = "Image" if is_image else "Buffer" if isinstance(x, cl.Buffer) else "SVM"
         needed = "an ImageDesc" if is_image else "a MemoryDesc"
