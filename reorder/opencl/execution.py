@@ -62,7 +62,7 @@ class PreparedLaunch:
     are the work items in total and per group. A kernel that `reads` takes src.
     """
 
-    __slots__ = ("_buffers", "_numbers", "_program", "idle", "reads", "sizes")
+    __slots__ = ("_buffers", "_kernels", "_numbers", "_program", "idle", "reads", "sizes")
 
     def __init__(
         self,
@@ -82,6 +82,9 @@ class PreparedLaunch:
         self.sizes = (launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)
         # raises where the program cannot make a kernel
         self.idle: list[tuple[cl.Kernel, int, int]] = [(self.new(), 0, 0)]
+        # by whether src and dst are SVM: on an H200, a kernel that had been given buffers refused
+        # SVM, and then buffers as well
+        self._kernels = {(False, False): self.idle}
 
     def new(self) -> cl.Kernel:
         """Return a new kernel with all arguments but src and dst."""
@@ -97,10 +100,10 @@ class PreparedLaunch:
         self, queue: cl.CommandQueue, memory: tuple[Any, Any], wait_for: Sequence[cl.Event] | None
     ) -> cl.Event:
         """Enqueue the launch from one memory to another; the runtime may not take SVM."""
-        # on an H200, a kernel that had been given buffers refused SVM, and then buffers as well
-        is_shared = any(isinstance(of, cl.SVMPointer) for of in memory)
+        shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
+        idle = self._kernels.setdefault(shared, [])
         try:
-            kernel = self.new() if is_shared else self.idle.pop()[0]
+            kernel, *_ = idle.pop()
         except IndexError:
             kernel = self.new()
         try:
@@ -111,15 +114,14 @@ class PreparedLaunch:
         except cl.LogicError as error:
             if is_released_error(error):
                 raise released_error(memory[0], "x or out") from None
-            if error.code != cl.status_code.INVALID_KERNEL_ARGS or not is_shared:
+            if error.code != cl.status_code.INVALID_KERNEL_ARGS or not any(shared):
                 raise
             raise MemdescError(
                 f"kernels on device {queue.device.name.strip()!r} do not take shared virtual "
                 "memory: its runtime says INVALID_KERNEL_ARGS; use a Buffer"
             ) from None
         finally:
-            if not is_shared:
-                self.idle.append((kernel, 0, 0))
+            idle.append((kernel, 0, 0))
 
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel

@@ -11,6 +11,7 @@ from pyopencl.tools import SVMAllocator, SVMPool
 from memdesc import MemdescError, memory_desc
 from memdesc.errors import OverlapError
 from reorder import opencl, reorder
+from reorder.opencl import execution
 from tests.opencl.runtimes import Runtime, refused
 
 FLAGS = cl.mem_flags
@@ -62,6 +63,21 @@ def test_shared_virtual_memory_is_read_and_refused_as_buffers_are(sharing: Runti
     dst.release()
     with refused("x is shared virtual memory that was released"):
         reorder(dst, TURNED, src=SHARED, queue=runtime.queue)
+
+
+def test_kernels_that_took_shared_virtual_memory_take_it_again(
+    sharing: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = sharing
+    src, dst = (cl.SVM(_shared_array(runtime, (33, 32))) for _ in range(2))
+
+    def enqueue() -> None:
+        opencl.enqueue_reorder(runtime.queue, src, dst, src=SHARED, dst=TURNED).wait()
+
+    enqueue()
+    # a new kernel takes several times as long as a call
+    monkeypatch.delattr(execution.PreparedLaunch, "new")
+    enqueue()
 
 
 def test_arrays_in_shared_virtual_memory_are_reordered(sharing: Runtime) -> None:
