@@ -55,9 +55,11 @@ _PARSERS = {
     (1, 0): numpy_format.read_array_header_1_0,
     (2, 0): numpy_format.read_array_header_2_0,
 }
-# the most characters in a header, about numpy's own limit, and in a reason of numpy or zipfile; and
-# the bytes that are read for a header
-_MAX_HEADER, _MAX_REASON, _START = 10_000, 160, 12_000
+# the most characters in a header, about numpy's own limit, and in a reason of numpy or zipfile
+_MAX_HEADER, _MAX_REASON = 10_000, 160
+# the bytes that are read for a header; arrays of up to the latter are read whole, as zipfile then
+# compares their checksums
+_START, _SMALL = 12_000, 2**16
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
@@ -106,13 +108,13 @@ def _parsed(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def _read_entry(
     file: IO[bytes], nbytes: int, name: str, where: tuple[Path, int, FileState]
-) -> tuple[Entry, bool]:
-    """Return the entry of a .npy, and whether it is column-major; the file is then at the data.
+) -> tuple[Entry, bool, bytes]:
+    """Return the entry of a .npy, whether it is column-major, and the data that is read with it.
 
     `where` has the path of the file, the offset of the array, and the state of the file.
     """
     (path, offset, state), magic = where, numpy_format.MAGIC_LEN
-    start = file.read(_START)
+    start = file.read(_SMALL if nbytes <= _SMALL else _START)
     # in version 1, the length of the header has 2 bytes
     data = magic + (2 if start[magic - 2 : magic - 1] == b"\1" else 4)
     data += int.from_bytes(start[magic:data], "little")
@@ -130,7 +132,6 @@ def _read_entry(
             f"its header means {wanted} bytes, {dtype} of shape {shape}, but {there} follow; it "
             "was cut off, or never written completely"
         )
-    file.seek(data)
     desc, reason, kind = None, "", dtype.str
     try:
         kind = data_type(dtype).name
@@ -138,11 +139,12 @@ def _read_entry(
         desc = memory_desc(shape or (1,), kind, strides=strides)
     except MemdescError as error:
         reason = str(error)
-    return Entry(name, kind, shape, path, offset + data, wanted, state, desc, reason), is_fortran
+    entry = Entry(name, kind, shape, path, offset + data, wanted, state, desc, reason)
+    return entry, is_fortran, start[data:]
 
 
-def _read_data(file: IO[bytes], wanted: int) -> NDArray[np.uint8]:
-    """Return the bytes of an array, at which a file is."""
+def _read_data(file: IO[bytes], wanted: int, first: bytes) -> NDArray[np.uint8]:
+    """Return the bytes of an array, whose first ones are read; the file is behind these."""
     try:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
@@ -150,6 +152,9 @@ def _read_data(file: IO[bytes], wanted: int) -> NDArray[np.uint8]:
             f"it holds {wanted} bytes, more than the system has memory for"
         ) from None
     rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+    held = first[:wanted]
+    rest[: len(held)] = held
+    rest = rest[len(held) :]
     while rest.nbytes:
         count = file.readinto(rest[:_COPIED])  # type: ignore[attr-defined] # binary files have it
         if not count:
@@ -167,7 +172,7 @@ def read_npy(path: Path) -> Container:
     with open_container(path, "a .npy file") as (file, state):
         # the name of a file may be any bytes, but that of a tensor is text
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
-        entry, _ = _read_entry(file, state.nbytes, name, (path, 0, state))
+        entry, *_ = _read_entry(file, state.nbytes, name, (path, 0, state))
         if rest := state.nbytes - entry.offset - entry.nbytes:
             raise MemdescError(
                 f"{rest} bytes follow its data, {entry.dtype} of shape {entry.shape}; if they are "
@@ -281,14 +286,15 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
                 "reorder.load_all reads what numpy.savez_compressed writes, and save writes "
                 "members as they are"
             )
-    where = path, _start_of(raw, info), FileState.of(raw.fileno())
+    # zipfile compares a checksum only of what is read once, from the start to the end
     with archive.open(info) as file:
+        where = path, _start_of(raw, info), FileState.of(raw.fileno())
         with about(f"{short_repr(name)} is not a .npy file, or a damaged one"):
-            entry, is_fortran = _read_entry(file, info.file_size, name, where)
+            entry, is_fortran, first = _read_entry(file, info.file_size, name, where)
         data = np.empty(0, np.uint8)
         if name in wanted:
             with about(short_repr(name)):
-                data = _read_data(file, entry.nbytes)
+                data = _read_data(file, entry.nbytes, first)
             file.read(1)  # zipfile compares the checksum at the end of a member
     if beside is not None:
         place = f"the member {short_repr(beside.filename)}"

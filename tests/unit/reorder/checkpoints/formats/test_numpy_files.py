@@ -75,6 +75,16 @@ def test_a_small_file_takes_no_memory_beyond_what_it_claims_and_a_gibibyte(tmp_p
         read_container(path)
 
 
+def test_checksums_of_small_arrays_are_compared_when_an_archive_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.zeros(5_000))
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] = 1
+    path.write_bytes(whole)
+    with pytest.raises(MemdescError, match=r"Bad CRC-32 for file 'x\.npy'"):
+        reorder.open_checkpoint(path)
+
+
 def test_what_is_written_is_an_archive_of_aligned_arrays(tmp_path: Path) -> None:
     codes = reorder.reorder(np.arange(64, dtype=np.uint8).reshape(8, 8) % 16, "gptq", dtype="u4")
     tensors = [Tensor("codes", "s32", (1, 8), 32, codes.desc), Tensor("one", "bf16", (), 2)]
