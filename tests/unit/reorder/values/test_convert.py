@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import reorder
 from memdesc.dtypes import DATA_TYPES
+from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat
 from tests.conversions import (
     BY,
     FLOATS,
@@ -73,6 +74,12 @@ def some_codes(src: str) -> NDArray[Any]:
     # the fractions take a sample where there are many
     few = np.random.default_rng(0).choice(codes.size, min(codes.size, 256 // 3), replace=False)
     return codes if codes.size <= 256 else codes[few]
+
+
+def test_a_format_has_as_many_bits_as_an_element() -> None:
+    for name, form in FORMATS.items():
+        if isinstance(form, FloatFormat | IntegerFormat):
+            assert form.bits == DATA_TYPES[name].bits, name
 
 
 @EVERY_PAIR

@@ -24,7 +24,7 @@ from tests.reorders import (
     move_guarded,
     random_bytes,
 )
-from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, transposed
+from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,
@@ -52,6 +52,11 @@ def test_matrices_of_every_size_are_transposed(bits: int, size: str, half: int) 
 def test_runs_of_every_length_are_copied(bits: int, size: str, half: int) -> None:
     with _SIZES[size]():
         assert "run" in runs(bits, half)
+
+
+@pytest.mark.parametrize("bits", DTYPES)
+def test_elements_that_have_no_neighbours_are_moved_one_by_one(bits: int) -> None:
+    assert "strided" in strided(bits)
 
 
 @pytest.mark.parametrize(
