@@ -16,6 +16,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.exchange import SYSTEMS, written
+from memdesc.names.registry import vocabularies
 from tests.tables import READINGS
 
 
@@ -79,8 +80,12 @@ def test_a_vocabulary_reads_names_of_four_bits_and_checks_sizes_as_memory_desc_d
             assert parse_layout(f"cldnn:{name}", dims, dtype) == desc
 
 
-# systems that have names for blocked or other layouts only
-_PACKED = ("weights", "acl", "ascend", "ncnn", "mnn", "tflite_gpu", "executorch")
+# vocabularies whose tables have names for blocked or other layouts only
+_PACKED = tuple(
+    one.name
+    for one in vocabularies()
+    if one.rows and all("abcd" not in row.tags.values() for row in one.rows.values())
+)
 _SHARED = ("cutlass", "triton")
 
 
