@@ -1,12 +1,12 @@
 """The machine that `MEMDESC_MACHINE` describes: kernels are scheduled and compiled for it.
 
-Without the variable, that is the machine that runs the process. What the variable leaves out is
-that machine's, too:
+Without the variable, that is the machine that runs the process, which also has whatever the
+variable leaves out:
 
     MEMDESC_MACHINE="cores=16 l1=48K l2=2M l3=300M cpu=haswell"
 
-Which kernels run depends on it, but the results do not. Tests try the choices of other machines
-with it, and a container that runs on several kinds of machines has kernels for the oldest.
+It decides which kernels run, but not their results. With it, tests try the choices of other
+machines, and a container that runs on several kinds of machines gets kernels for the oldest.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def reason_of(error: OSError) -> str:
 
 
 def cannot(path: Path, what: str, error: OSError) -> MemdescError:
-    """Return the error for a file that cannot be read or written; `what` is that participle."""
+    """Return the error for a file that cannot be `what`: ``read``, ``written``, ..."""
     return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")
 
 

@@ -1,4 +1,4 @@
-"""What stored tensors can be as a scheme: every assignment of dims and options that fits them."""
+"""Which records of a scheme stored tensors can be: all dims and options that fit them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
 
 
 class _OtherDimsError(MemdescError):
-    """A tensor has another number of axes than in a form of a scheme."""
+    """A tensor has a different number of axes than the scheme gives it."""
 
 
 class _Equation(NamedTuple):
@@ -132,7 +132,7 @@ class _Equation(NamedTuple):
         return int(solution) if solution.denominator == 1 else None
 
     def spans(self, size: int) -> range:
-        """Return the blocks of which `size` elements take as many as the axis has."""
+        """Return the sizes of blocks that divide `size` elements into as many as the axis has."""
         count = int(self.size)
         low = -(-size // max(count, 1))
         high = -(-size // (count - 1)) - 1 if count > 1 else low
@@ -140,7 +140,7 @@ class _Equation(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """The tensors of a weight as a scheme with some letters."""
+    """A search: the tensors of a weight, read as a scheme whose dims have these letters."""
 
     scheme: Scheme
     letters: str

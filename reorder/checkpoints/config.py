@@ -72,9 +72,9 @@ _DYNAMIC = (
     "+activation_scheme=dynamic "
     "+scale_fmt=ue8m0:scales=e8m0|float:scales=f32|float:scales=bf16|float:scales=f16"
 )
-_PLAIN = "*codes=f8_e4m3 *scale_inv=false"
+_IMPLIED = "*codes=f8_e4m3 *scale_inv=false"
 _FLOATS = "dynamic=false|null type=float symmetric=true|null"
-_IN_FP8 = f"format=float-quantized|naive-quantized num_bits=8 {_FLOATS} {_PLAIN}"
+_IN_FP8 = f"format=float-quantized|naive-quantized num_bits=8 {_FLOATS} {_IMPLIED}"
 _IN_16 = "strategy=tensor_group group_size=16 scale_dtype=torch.float8_e4m3fn|null"
 _IN_32 = "strategy=group group_size=32 scale_dtype=torch.uint8|null"
 _INTEGERS = (
@@ -101,7 +101,7 @@ fp8 fp8_block weight_block_size=[block] {_FMT} *scale_inv=true {_DYNAMIC}
 fp8 deepseek_fp8 weight_block_size=[block] {_FMT} {_DYNAMIC}
 fp8 deepseek_fp4 weight_block_size=[block] {_FMT} {_DYNAMIC}
 fp8 fp8_tensor weight_block_size=null {_FMT} {_DYNAMIC}
-fbgemm_fp8 fp8_channel {_PLAIN}
+fbgemm_fp8 fp8_channel {_IMPLIED}
 compressed-tensors fp8_tensor {_IN_FP8} strategy=tensor
 compressed-tensors fp8_channel {_IN_FP8} strategy=channel
 compressed-tensors fp8_block {_IN_FP8} strategy=block block_structure=[block]
@@ -117,9 +117,9 @@ compressed-tensors int_quantized {_BYTES} strategy=tensor *rows=-1 *group=-1
 compressed-tensors int_quantized {_BYTES} strategy=group group_size=<group> *rows=1
 compressed-tensors int_quantized {_BYTES} strategy=block block_structure=[rows,group]
 mxfp4 gpt_oss_mxfp4
-modelopt fp8_tensor quant_algo=FP8 {_PLAIN}
-modelopt fp8_channel quant_algo=FP8_PER_CHANNEL_PER_TOKEN {_PLAIN}
-modelopt fp8_block quant_algo=FP8_PB_WO {_PLAIN} *block=128
+modelopt fp8_tensor quant_algo=FP8 {_IMPLIED}
+modelopt fp8_channel quant_algo=FP8_PER_CHANNEL_PER_TOKEN {_IMPLIED}
+modelopt fp8_block quant_algo=FP8_PB_WO {_IMPLIED} *block=128
 modelopt modelopt_nvfp4 quant_algo=NVFP4|W4A16_NVFP4|W4A8_NVFP4_FP8 group_size=16|null
 modelopt modelopt_mxfp4 quant_algo=W4A8_MXFP4_FP8|mxfp4 group_size=32|null
 modelopt mxfp8 quant_algo=MXFP8 group_size=32|null

@@ -28,7 +28,7 @@ _MIN_POOLED, _MAX_POOLED = 16 << 20, 256 << 20
 
 
 class _Block:
-    """Mapped memory, used from a huge page on; while it is free, `freed` has one item."""
+    """Mapped memory, used from its first huge page; while it is free, `freed` has one item."""
 
     __slots__ = ("freed", "mapping", "nbytes", "start", "watches")
 
@@ -39,7 +39,7 @@ class _Block:
 
 
 class _Watch(weakref.ref["NDArray[np.uint8]"]):
-    """A weak reference with the `madvise` of the memory that its array is over."""
+    """A weak reference to an array, with the `madvise` of its memory."""
 
     __slots__ = ("madvise",)
     madvise: Callable[[int], None]

@@ -103,7 +103,7 @@ def _plain(desc: MemoryDesc) -> Strided | None:
 
 @lru_cache(_MAX_KEPT)
 def _physical(desc: MemoryDesc, _spelling: str) -> Strided:
-    """Return the array over the blocks; the place of unit dims is a part of the spelling."""
+    """Return the array over the blocks; equal layouts may spell the place of unit dims apart."""
     if desc.dtype.is_packed:
         raise NotBlockedError(
             f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see "
