@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.int64 import check_length, checked_ints, entries_of
-from memdesc.layout import Layout, dim_name, index_at
+from memdesc.layout import Layout, dim_name, indices_at
 from memdesc.picture.cells import CACHE_LINE, FULL, Cell, Cells, Limits, Pixels, digits
 from memdesc.picture.halves import (
     Grid,
@@ -202,24 +204,33 @@ def draw_fields(
     for tensor, nbytes in sizes.items():
         rows = list(range(min(-(-nbytes // _LENGTH), most)))
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
-        here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
+        shown = min(nbytes, len(rows) * _LENGTH)
+        here = [(k, x, _indices(x, shown)) for k, x in enumerate(fields) if x.tensor == tensor]
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
         if nbytes:
             memories[caption] = lines.table(partial(_byte, here), BYTE_BITS)
     return draw_memories(head, memories, {"field"})
 
 
-def _byte(fields: list[tuple[int, Any]], byte: int) -> Cell:
+def _indices(field: Any, nbytes: int) -> list[tuple[int, ...] | None]:
+    """Return the index of each element of a field in the first bytes, or None."""
+    offsets = np.arange(-(-nbytes * BYTE_BITS // field.bits))
+    indices, exists = indices_at(field.layout, offsets)
+    every = zip(*(each.tolist() for each in indices), strict=True)
+    return [index if is_held else None for index, is_held in zip(every, exists, strict=True)]
+
+
+def _byte(fields: list[tuple[int, Any, list[tuple[int, ...] | None]]], byte: int) -> Cell:
     """Return the cell of a byte, with its elements in the order of their bits."""
     # first bit, number and field, index
     elements = sorted(
         (
             (offset * field.bits % BYTE_BITS, number, field, index)
-            for number, field in fields
+            for number, field, indices in fields
             for offset in range(
                 byte * BYTE_BITS // field.bits, -(-(byte + 1) * BYTE_BITS // field.bits)
             )
-            if (index := index_at(field.layout, offset)) is not None
+            if (index := indices[offset]) is not None
         ),
         key=lambda element: element[0],
     )
