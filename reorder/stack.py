@@ -40,19 +40,19 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
     return _on_new_thread(function)
 
 
-def uninterrupted(function: Callable[[], _Result]) -> _Result:
+def uninterrupted(function: Callable[[], _Result], *, here: bool = False) -> _Result:
     """Call a function that imports or compiles code of others, as `on_enough_stack` does elsewhere.
 
     An exception from the handler of a signal would leave a compiler half imported, or its tables
     half filled: every later call would then fail. Handlers run on the main thread, so the function
-    runs on another one, and what they raise waits for it.
+    runs on another one, and what they raise waits for it. With `here` it runs on this thread.
     """
 
     def run() -> _Result:
         with _working:
             return function()
 
-    return _on_new_thread(run)
+    return run() if here else _on_new_thread(run)
 
 
 def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:

@@ -60,9 +60,11 @@ def kernel_at(kernel: Kernel) -> int:
         with importing_own:
             on_enough_stack(lambda: _make(kernel))
     if kernel.name not in _addresses:
+        # the handler of a signal has interrupted an import, which another thread would wait for
+        is_inside = importing_own._is_owned()  # type: ignore[attr-defined] # noqa: SLF001 - as threading.Condition asks
         # compiling imports modules, also in the compilers
         with importing():
-            made = uninterrupted(lambda: _make(kernel, with_llvm=True))
+            made = uninterrupted(lambda: _make(kernel, with_llvm=True), here=is_inside)
         # on this thread, without the lock: a handler of logging may need both
         if made is not None:
             _tell(kernel.name, *made)

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,23 @@ def test_the_caller_logs_what_was_compiled_and_holds_no_lock(
     finally:
         logging.getLogger("reorder").removeHandler(listener)
     assert listener.heard == [(threading.current_thread(), True)]
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_kernels_are_compiled_on_another_thread_except_inside_an_import(
+    is_inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler of a signal may reorder while a module is imported: a thread would wait for it."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    threads = []
+
+    def text() -> tuple[str, str]:
+        threads.append(threading.current_thread())
+        return _CONSTANTS, "kernel"
+
+    with importing_own if is_inside else nullcontext():
+        jit.kernel_at(Kernel(f"inside an import: {is_inside}", text))
+    assert [thread is threading.current_thread() for thread in threads] == [is_inside]
 
 
 def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
