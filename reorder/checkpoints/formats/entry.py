@@ -267,12 +267,19 @@ def check_name(name: object) -> str:
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
-    """Refuse tensors of a planned file if two share a name, or a name cannot be stored."""
+    """Refuse tensors that share a name, or have one or a shape that cannot be stored."""
     found: set[str] = set()
     for tensor in tensors:
         if check_name(tensor.name) in found:
             raise MemdescError(f"two tensors would be called {short_repr(tensor.name)} in {file!r}")
         found.add(tensor.name)
+        dtype = DATA_TYPES.get(tensor.dtype)
+        # of an empty record, a scale of the whole has a shape of 1 and no bytes
+        if dtype and prod(tensor.shape) * dtype.bits != tensor.nbytes * BYTE_BITS:
+            raise MemdescError(
+                f"tensor {short_repr(tensor.name)}: {dtype} of shape {tensor.shape} takes "
+                f"{prod(tensor.shape) * dtype.bits / BYTE_BITS:.15g} bytes, not {tensor.nbytes}"
+            )
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
