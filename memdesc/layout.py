@@ -103,7 +103,7 @@ def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
 
 
-# The most elements of a layout whose strides do not nest that are searched for its last offset.
+# The most offsets that are searched for the last one of a swizzled layout.
 _MAX_BASES = 1 << 20
 
 _set = object.__setattr__  # sets fields of a frozen value while it is made
@@ -275,16 +275,17 @@ class Layout(Checked):
             return self.last
         base = self.base()
         loops, lowest = _moving_loops(base)
-        if lowest >= 0 and _do_nest(loops):
-            bits = concerned(self.xor)[1].bit_length()
-            bases = np.arange(self.last >> bits << bits, self.last + 1)
+        bits = concerned(self.xor)[1].bit_length()
+        first = self.last >> bits << bits
+        if lowest >= 0 and self.last - first < _MAX_BASES and _do_nest(loops):
+            bases = np.arange(first, self.last + 1)
             bases = bases[indices_at(base, bases)[1]]
         elif self.padded_nelems <= _MAX_BASES:
             bases = base.offsets(padded=True)
         else:
             raise MemdescError(
-                f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets of strides that do "
-                "not nest, so the last offset is not known"
+                f"xor {self.xor} moves bits of more than {_MAX_BASES} offsets, of strides that do "
+                "not nest or of bits too high, so the last offset is not known"
             )
         return int(swizzled(self.xor, bases).max())
 

@@ -85,3 +85,14 @@ def test_terms_both_ways_must_be_one_to_one() -> None:
     blocks = Block(0, 1, 8, 4), Block(1, 1, 8, 1)
     with pytest.raises(OverlapError):
         described(Layout((8, 8), (Axis((0,), 8), Axis((1,), 8)), blocks, 0, ((2, 1),)))
+
+
+def test_the_last_offset_beyond_wide_gaps_takes_little_memory() -> None:
+    # the bits that move span 2 ** 43 offsets, and there are 2 ** 14 elements
+    wide = memory_desc((8, 128, 16), "f32", strides=(1 << 27, 1, 1 << 50)).layout
+    layout = wide.with_xor(((-20, 5 << 40),))
+    assert layout.last == int(layout.offsets().max()) == 16888499542163583
+    # more elements than are searched, and gaps too wide for a search of offsets
+    wide = memory_desc((1 << 11, 1 << 11), "f32", strides=(1 << 30, 1)).layout
+    with pytest.raises(MemdescError, match="of bits too high, so the last offset is not known"):
+        wide.with_xor(((-20, 1 << 40),))
