@@ -14,14 +14,7 @@ from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name, indices_at
 from memdesc.picture.cells import CACHE_LINE, FULL, Cell, Cells, Limits, Pixels, digits
-from memdesc.picture.halves import (
-    Grid,
-    Lines,
-    grid_of,
-    memory_half,
-    memory_table,
-    memory_text,
-)
+from memdesc.picture.halves import Grid, Lines, grid_of, memory_half, memory_table, memory_text
 from memdesc.picture.picture import MEANINGS, Picture, assembled
 from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters

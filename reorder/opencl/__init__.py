@@ -9,13 +9,7 @@ Import it only when needed: pyopencl takes a tenth of a second to load. Examples
 """
 
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import (
-    enqueue_pack,
-    enqueue_reorder,
-    enqueue_unpack,
-    pack,
-    unpack,
-)
+from reorder.opencl.enqueue import enqueue_pack, enqueue_reorder, enqueue_unpack, pack, unpack
 from reorder.opencl.execution import kernel_texts
 from reorder.opencl.runtimes import Device, devices, find_device, loader_report
 

@@ -32,18 +32,9 @@ from reorder.memory.buffers import address_of
 from reorder.memory.inputs import as_memory, check_axes, from_pixels, result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
-from reorder.opencl.execution import (
-    Prepared,
-    PreparedLaunch,
-    enqueue_transfers,
-    prepare_transfers,
-)
+from reorder.opencl.execution import Prepared, PreparedLaunch, enqueue_transfers, prepare_transfers
 from reorder.opencl.kernel.transfers import OperandSpec
-from reorder.opencl.memory_objects import (
-    ALLOCATED,
-    allocate,
-    allocate_buffer,
-)
+from reorder.opencl.memory_objects import ALLOCATED, allocate, allocate_buffer
 from reorder.opencl.operands import (
     DeviceOperand,
     array_desc,
@@ -378,12 +369,10 @@ class _Facts(NamedTuple):
 
 
 class _KnownCall(NamedTuple):
-    """What runs equal calls, what their results take, and the `owners` of the ids in the key.
-
-    A single launch is enqueued without further calls.
-    """
+    """What runs equal calls, what their results take, and the `owners` of the ids in the key."""
 
     transfers: Prepared
+    # the only launch, which is enqueued without further calls; None if there are several
     launch: PreparedLaunch | None
     desc: MemoryDesc | ImageDesc
     form: cl.ImageFormat | None
@@ -731,8 +720,7 @@ def _upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
         return allocate_buffer(queue.context, 0)
     data = host.data[:nbytes]
     if nbytes <= _SMALL:
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        return cl.Buffer(queue.context, flags, hostbuf=data)
+        return cl.Buffer(queue.context, _UPLOAD, hostbuf=data)
     buffer = allocate_buffer(queue.context, nbytes, cl.mem_flags.READ_ONLY)
     cl.enqueue_copy(_copies(queue.context, queue.device), buffer, data)
     return buffer

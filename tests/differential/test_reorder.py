@@ -18,13 +18,7 @@ from tests.strategies import dims
 
 from . import known
 from .cases import SEED, examples, make_rng, onednns
-from .compare import (
-    differing_fields,
-    is_padding,
-    offsets_of,
-    reordered_by_both,
-    where_bytes_differ,
-)
+from .compare import differing_fields, is_padding, offsets_of, reordered_by_both, where_bytes_differ
 from .libdnnl import Fields, Library
 from .tally import Tally
 

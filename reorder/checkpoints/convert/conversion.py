@@ -22,12 +22,7 @@ from memdesc.immutable import immutable, value_class
 from memdesc.int64 import checked_flag
 from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.convert.outputs import (
-    check_paths,
-    is_folder,
-    output_format,
-    plan_output,
-)
+from reorder.checkpoints.convert.outputs import check_paths, is_folder, output_format, plan_output
 from reorder.checkpoints.convert.plan import plan_steps
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target

@@ -53,12 +53,7 @@ from reorder.checkpoints.formats.entry import (
     safe_path,
 )
 from reorder.checkpoints.formats.safetensors import find_indices, is_shard, plan_shards, stem_of
-from reorder.checkpoints.formats.table import (
-    FOREIGN_ENDINGS,
-    FORMATS,
-    format_of,
-    plan_file,
-)
+from reorder.checkpoints.formats.table import FOREIGN_ENDINGS, FORMATS, format_of, plan_file
 from reorder.disk import read_if_exists, read_small, reason_of
 from reorder.messages import first_of
 from reorder.values.formats import FLOATS

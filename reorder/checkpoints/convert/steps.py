@@ -26,14 +26,7 @@ from reorder.checkpoints.formats.entry import (
     stored_layout,
     stored_record,
 )
-from reorder.checkpoints.moves.changes import (
-    ONLY,
-    Change,
-    Quantize,
-    Reorder,
-    Repack,
-    copied,
-)
+from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.weights import tensors_of

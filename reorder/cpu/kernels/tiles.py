@@ -11,14 +11,7 @@ from reorder.cpu.kernels.interpreter import (
     each_range,
     emit_call,
 )
-from reorder.cpu.llvm.emit import (
-    I64,
-    Value,
-    load_fields,
-    loop,
-    stack_space,
-    where,
-)
+from reorder.cpu.llvm.emit import I64, Value, load_fields, loop, stack_space, where
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     OPERANDS,

@@ -7,12 +7,7 @@ from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.loops import (
-    contiguous_loops,
-    contiguous_size,
-    count_contiguous,
-    size_of,
-)
+from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, count_contiguous, size_of
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import (
-    MemoryDesc,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    parse_layout,
-)
+from memdesc import MemoryDesc, UnknownFormatError, UnsupportedFormatError, parse_layout
 from memdesc.errors import short_repr
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import Name
