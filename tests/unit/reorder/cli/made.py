@@ -42,8 +42,9 @@ KINDS = {
     "hdf5": ("an HDF5 file", "h5py reads it"),
 }
 
-# what help and tables say, and a note
+# what help and tables say, a warning, and a note
 NO_HINTS = (
+    "so what could be saved is incomplete",
     "code that copies row by row",
     "as in 2x17x5x4, to see strides and bytes",
     "of the copy",
