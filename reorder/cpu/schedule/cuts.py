@@ -30,11 +30,11 @@ from reorder.plan.passes import moved, split_node
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
 _PIECE, _PIECE_LINES = 128, 32
-# Lines of src that are read again after this many runs are still in the first-level cache. Threads
-# that divide pieces write parts of the same lines, which costs more than reading from the second
-# level, where they are after as many runs as the other number.
+# Lines of src that are read again after so many runs are still in the first-level cache; after the
+# second number, in the second-level one. Threads that divide pieces write parts of the same lines,
+# which costs more than reading from there.
 _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
-# Lines of dst in a piece of streamed runs that do not start lines, at least.
+# The least lines of dst in a piece of streamed runs that do not start lines.
 _STREAMED_LINES = 16
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.

@@ -170,7 +170,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows, step)
     valid_rows = _count_valid(rows)
-    # of half lines each first one of a pair
+    # of runs of half a line, the first one of each pair counts
     is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
     head = RowsHead(
         rows=len(src_table),

@@ -167,7 +167,7 @@ class ScheduledBox(NamedTuple):
         )
 
     def joins_vectors(self, bits: int) -> bool:
-        """Whether lines are joined in the caches too, from runs that all start at one place.
+        """Whether lines are joined in the caches too, from runs or pairs that start at one place.
 
         The model: stores that cross the ends of lines cost twice as much.
         """
@@ -178,7 +178,10 @@ class ScheduledBox(NamedTuple):
         return fits or self._has_pairs(bits)
 
     def _has_pairs(self, bits: int) -> bool:
-        """Whether runs are half a line, in pairs that all start at one even byte of a line."""
+        """Whether runs are half a line each, in contiguous pairs that start alike in their lines.
+
+        Registers are joined in units of two bytes, so a pair starts at an even byte.
+        """
         line, (inner, *others) = LINE_BITS // bits * self.element_stride, self.rows
         return (
             2 * self.columns[0].extent * bits == LINE_BITS
