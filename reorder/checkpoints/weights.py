@@ -151,8 +151,6 @@ class Claims(NamedTuple):
     # the record that the caller names
     name: str | None = None
     options: Mapping[str, Any] = MappingProxyType({})
-    # whether there is a graph, whose nodes may give tensors their scales
-    has_nodes: bool = False
 
 
 class Model:

@@ -228,7 +228,7 @@ def reorder_file(
     left behind.
     """
     from reorder.checkpoints.convert.conversion import Conversion  # most tensors are small
-    from reorder.checkpoints.convert.steps import Step
+    from reorder.checkpoints.convert.plan import Step
 
     name, nbytes = next(iter(file.spans)), change.dst.nbytes
     tensor = Tensor(name, "u8", (nbytes,), nbytes)

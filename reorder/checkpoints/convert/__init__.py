@@ -1,6 +1,6 @@
 """Conversion of checkpoints: rules, a plan, and tasks of bounded memory.
 
 `conversion` has `convert`, with its `options`. `rules` are what a user gives, and `targets` makes
-them for whole models. `plan` applies rules to tensors and makes `steps`, which check that the new
-formats hold the scales. `outputs` plans the files, and `config` what config.json says.
+them for whole models. `plan` applies rules to tensors, and checks that the new formats hold the
+scales. `outputs` plans the files, and what config.json says.
 """

@@ -1,6 +1,6 @@
 """The conversion of a checkpoint: planned, checked, cut into pieces, run, read back, and named.
 
-`rules` say which tensors become what; `plan` applies them and makes `steps`, one for each tensor or
+`rules` say which tensors become what; `plan` applies them and makes steps, one for each tensor or
 record; `outputs` lays out the files. Each step is cut into pieces. A piece with its places in the
 files is a task, which threads or the workers of a cluster run. A file is finished when its last
 task has run.
@@ -20,7 +20,6 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import checked_flag
-from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.outputs import check_paths, is_folder, output_format, plan_output
 from reorder.checkpoints.convert.plan import plan_steps
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-    from reorder.checkpoints.convert.steps import Step
+    from reorder.checkpoints.convert.plan import Step
     from reorder.checkpoints.formats.entry import FileState, PlannedFile
 
     # runs tasks by a function given as `work`, and yields each with what that returned
@@ -203,7 +202,7 @@ class Conversion:
     @property
     def report(self) -> ConvertReport:
         """What is planned."""
-        moved = [step for step in self.steps if not step.is_copy]
+        moved = [step for step in self.steps if not step.change.is_copy]
         return ConvertReport(
             weights=len(self.steps),
             converted=len(moved),
@@ -434,7 +433,8 @@ def plan_conversion(
             facts=_facts(given, (*steps, *copied), output.files),
         )
         # whether a record can become another one shows in any piece of it
-        repacks = {x.change: x for x in reversed(steps) if RecordDesc is type(x.src) is type(x.dst)}
+        between = (x for x in reversed(plan.moved) if type(x.change.src) is type(x.change.dst))
+        repacks = {x.change: x.in_pieces(options) for x in between}
         none = Place(wanted, 0, 0)
         first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
         deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)

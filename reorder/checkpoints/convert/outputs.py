@@ -38,7 +38,9 @@ from reorder.checkpoints.config import (
     sections_of,
     without_plain,
 )
-from reorder.checkpoints.convert.steps import Step, copied_step
+from reorder.checkpoints.convert.plan import Plan, Step, copied_step
+from reorder.checkpoints.convert.rules import FormatName
+from reorder.checkpoints.convert.targets import decoded_format
 from reorder.checkpoints.experts import block_of, holds_experts
 from reorder.checkpoints.formats.entry import (
     NOT_BYTES,
@@ -49,7 +51,6 @@ from reorder.checkpoints.formats.entry import (
     PlannedFile,
     Tensor,
     is_order_hidden,
-    model_axes,
     safe_path,
 )
 from reorder.checkpoints.formats.safetensors import find_indices, is_shard, plan_shards, stem_of
@@ -61,6 +62,7 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from reorder.checkpoints.config import Declared
     from reorder.checkpoints.convert.plan import Plan
     from reorder.checkpoints.formats.entry import Container
 
@@ -148,43 +150,42 @@ def plan_output(
     if container.left_out and (container.format != name or is_folder(target)):
         left_out = _first(map(short_repr, container.left_out))
         warnings.append(f"{left_out} are not written: {NOT_BYTES}")
-    others = [*_other_files(source, container)]
+    others, copied = [*_other_files(source, container)], list[Step]()
     if is_folder(target):
         stem = stem_of(path.name for path in container.files)
-        made = _beside(source, stem, plan, others)
+        files, copied = _beside(source, stem, plan, others, warnings)
         # weights that are not tensors of this checkpoint stay out of it, thanks to an index
-        names = [file.name for file in made.files]
-        is_indexed = any("/" not in each and each.endswith(_WEIGHTS) for each in names)
+        is_indexed = any("/" not in x.name and x.name.endswith(_WEIGHTS) for x in files)
         if shard_bytes is None:
             sizes = [FileState.at(path).nbytes for path in container.files]
             shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-        shards = plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
-        made = made._replace(files=(*made.files, *shards))
+        files += plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
-        made = Output((plan_file(target, tensors, metadata),))
+        files = [plan_file(target, tensors, metadata)]
         if others:
             shown = _first(path.relative_to(source).as_posix() for path in others)
             warnings.append(
                 f"the output is one file, without {shown} of the input; name a folder to keep them"
             )
-    warnings += made.warnings
-    if all(file.name != CONFIG for file in made.files):
+    if all(file.name != CONFIG for file in files):
         warnings += undeclared(plan)
     constants = {
         step.targets[role].name: data
         for step in plan.steps
         for role, data in step.constants.items()
     }
-    files = tuple(file.with_data(constants) for file in made.files)
-    return made._replace(files=files, warnings=tuple(warnings))
+    made = tuple(file.with_data(constants) for file in files)
+    return Output(made, (*copied,), (*warnings,))
 
 
-def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> Output:
-    """Plan what the other files of a model become in a folder."""
-    is_changed = not all(step.is_copy for step in plan.steps)
-    files, copied, warnings = list[PlannedFile](), list[Step](), list[str]()
+def _beside(
+    source: Path, stem: str, plan: Plan, found: Sequence[Path], warnings: list[str]
+) -> tuple[list[PlannedFile], list[Step]]:
+    """Plan what the other files of a model become in a folder; add to the warnings."""
+    is_changed = not all(step.change.is_copy for step in plan.steps)
+    files, copied, told = list[PlannedFile](), list[Step](), list[str]()
     left: dict[str, list[str]] = {}
     for path in found:
         name = path.relative_to(source).as_posix()
@@ -209,7 +210,6 @@ def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> Outpu
             why = "they describe the input"
         elif name == CONFIG:
             text, told = moved_config(read_small(path, MAX_CONFIG), plan)
-            warnings += told
             files.append(PlannedFile(name, len(text), ((0, text),), {}))
             continue
         else:
@@ -220,8 +220,9 @@ def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> Outpu
             files.append(PlannedFile(name, nbytes, (), {inner: (0, nbytes)}))
             continue
         left.setdefault(why, []).append(name)
-    told = [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
-    return Output(tuple(files), tuple(copied), (*told, *warnings))
+    warnings += [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
+    warnings += told
+    return files, copied
 
 
 def _other_files(source: Path, container: Container) -> Iterator[Path]:
@@ -247,7 +248,7 @@ def _tensor_warnings(
 ) -> Iterator[str]:
     """Warn about what the format of an output does not show or hold."""
     form = FORMATS[format_name]
-    moved = [tensor for step in steps if not step.is_copy for tensor in step.tensors]
+    moved = [tensor for step in steps if not step.change.is_copy for tensor in step.tensors]
     permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
     if permuted and not form.shows_order:
         yield (
@@ -315,18 +316,14 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
     """Return the sections that declare the output instead of others, by key; None if none can."""
     held: Json = next(iter(before.values()), {})
     method, wanted = method_in(held), plan.target.method
-    is_same = held.get("quant_method", method) == method and wanted in (None, method)
     if before:
         _check_experts(plan, layers)
+    is_same = held.get("quant_method", method) == method and wanted in (None, method)
     if before and (plan.made or plan.left) and is_same:
         said = declared_by(CONFIG, held)
-        stays = (
-            any(_stays(step, each, method) for each in said.at(_layer_name(step)))
-            for step, _ in plan.made
-        )
         is_listed = any(row.method == method for row in ROWS)
         is_whole = len(plan.made) == len(plan.moved)
-        if (is_whole or is_listed) and all(stays):
+        if (is_whole or is_listed) and all(_stays(*each, said, method) for each in plan.made):
             made = {key: without_plain(method, x, layers) for key, x in before.items()}
             return before if is_whole else made
     if plan.left and (plan.made or before):
@@ -335,19 +332,15 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
     return declare(layers, held, wanted) if plan.made else {}
 
 
-def _stays(step: Step, said: Said, method: str) -> bool:
+def _stays(step: Step, dst: RecordDesc, declared: Declared, method: str) -> bool:
     """Whether a section says of a new record what it says of the old one, in the same tensors."""
-    src, dst = step.src, step.dst
-    if not (isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and said.name == dst.name):
+    src = step.change.src
+    if not isinstance(src, RecordDesc) or src.tensors.keys() != dst.tensors.keys():
         return False
+    said = [x for x in declared.at(_layer_name(step)) if x.name == src.name == dst.name]
     old, new = (dict(desc.options) for desc in (src, dst))
-    rows = ((row_of(desc.name, x, method), x) for desc, x in ((src, old), (dst, new)))
-    one, two = (row and row.keys(x) for row, x in rows)
-    return (
-        said.options.items() <= new.items()
-        and src.tensors.keys() == dst.tensors.keys()
-        and one == two
-    )
+    one, two = ((row := row_of(src.name, x, method)) and row.keys(x) for x in (old, new))
+    return one == two and any(x.options.items() <= new.items() for x in said)
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:
@@ -358,23 +351,22 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
     """
     groups = {dict(desc.options).get("group") for _, desc in plan.made} - {-1, None}
     made, plain, quantised = dict[str, Said](), dict[str, None](), dict[str, None]()
+    for step, desc in plan.made:
+        options: dict[str, Any] = dict(desc.options)
+        # one group for all inputs is one of that size, if the other layers have such groups
+        if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
+            (options["group"],) = groups
+        if isinstance(src := step.change.src, RecordDesc):
+            is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
+            options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
+        made[_layer_name(step)] = Said(CONFIG, desc.name, options)
     for step in plan.steps:
-        src, desc = step.src, step.dst
-        is_record = isinstance(desc, RecordDesc)
-        if isinstance(desc, RecordDesc):
-            options: dict[str, Any] = dict(desc.options)
-            # one group for all inputs is one of that size, if the other layers have such groups
-            if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
-                (options["group"],) = groups
-            if isinstance(src, RecordDesc):
-                is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
-                options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
-            made[_layer_name(step)] = Said(CONFIG, desc.name, options)
+        is_record = isinstance(step.change.dst, RecordDesc)
         for tensor in step.tensors:
             owner, is_float = tensor.name.rpartition(".")[0], tensor.dtype in _DTYPES
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             # codes with scales beside them are no record
-            if not is_float and (step.is_copy or is_record):
+            if not is_float and (step.change.is_copy or is_record):
                 quantised[owner] = None
             elif is_float and (is_layer or holds_experts(tensor)) and not is_record:
                 plain[owner] = None
@@ -387,7 +379,7 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
 def _layer_name(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
-    if not isinstance(step.dst, RecordDesc):
+    if not isinstance(step.change.dst, RecordDesc):
         return tensor.name.rpartition(".")[0]
     return tensor.name.removesuffix(role).removesuffix(".")
 
@@ -404,21 +396,23 @@ def undeclared(plan: Plan) -> list[str]:
 
 def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
     """Declare the type of a model, and of its parts that had the same; warn of what is rounded."""
-    name = _DTYPES[dtype]
+    name, held = _DTYPES[dtype], config.get(_TEXT)
     # compared as a list, because a part may hold an object here, which no set takes
-    old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
-    if not old:
+    own, old = (
+        [each[key] for key in _DTYPE_KEYS if each.get(key) in _DTYPES.values()]
+        for each in (config, held if isinstance(held, dict) else {})
+    )
+    if own:
+        old = own
+    else:
         config[_DTYPE_KEYS[0]] = name
-        text = config.get(_TEXT)
-        held = text if isinstance(text, dict) else {}
-        old = [held[key] for key in _DTYPE_KEYS if held.get(key) in _DTYPES.values()]
     parts: list[Any] = [config]
     while parts:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
     wide = {kind for kind in UNQUANTISED if not FLOATS[dtype].holds(FLOATS[kind])}
-    copied = [tensor for step in plan.steps if step.is_copy for tensor in step.tensors]
+    copied = [tensor for step in plan.steps if step.change.is_copy for tensor in step.tensors]
     names = [x.name for x in copied if x.dtype in wide and _DTYPES[x.dtype] in old]
     why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
     return [f"loaders will round {_first(names)} too: {why}"] if names else []
@@ -427,33 +421,28 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
 def _check_experts(plan: Plan, layers: Layers) -> None:
     """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
     quantised = {*map(block_of, layers.quantised)} - {""}
-    decoded = (_layer_name(step) for step in plan.moved if not isinstance(step.dst, RecordDesc))
-    mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
-    if mixed is not None:
-        raise MemdescError(
-            f"{mixed} would be floats beside quantised experts of {block_of(mixed)}, and loaders "
-            "merge the experts of a layer, so they expect all of them in one format; decode all, "
-            "or none"
-        )
+    for layer in map(_layer_name, plan.moved):
+        if layer not in layers.made and block_of(layer) in quantised:
+            raise MemdescError(
+                f"{layer} would be floats beside quantised experts of {block_of(layer)}, and "
+                "loaders merge the experts of a layer, so they expect all of them in one format; "
+                "decode all, or none"
+            )
 
 
 def _check_embeddings(plan: Plan, method: str) -> None:
     """Refuse quantised embeddings if loaders do not find quantised layers by their tensors."""
     for step, dst in plan.made:
-        src, layer = step.src, _layer_name(step)
+        src, layer = step.change.src, _layer_name(step)
         row = row_of(dst.name, dict(dst.options), method)
-        if not _EMBEDDING.fullmatch(layer.rpartition(".")[2]) or not row:
-            continue
-        if not method_of(row.method).lists:
-            continue
-        way = "leave it as it is"
-        if isinstance(src, RecordDesc):
-            axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
-            way = f"--map '{layer}: {src.name} -> plain{axes}, bf16' decodes it"
-        raise MemdescError(
-            f"{CONFIG} cannot say that {layer} is {dst.name}: loaders of {row.method} do not "
-            f"expect embeddings to be quantised; {way}"
-        )
+        if _EMBEDDING.fullmatch(layer.rpartition(".")[2]) and row and method_of(row.method).lists:
+            way = "leave it as it is"
+            if isinstance(src, RecordDesc):
+                way = f"--map '{layer}: {src.name} -> {decoded_format(src)}, bf16' decodes it"
+            raise MemdescError(
+                f"{CONFIG} cannot say that {layer} is {dst.name}: loaders of {row.method} do not "
+                f"expect embeddings to be quantised; {way}"
+            )
 
 
 def _check_plain(sections: Json, layers: Layers) -> None:
@@ -486,12 +475,11 @@ def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
 
 def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
-    known = {row.scheme for row in ROWS}
     made = {
-        str(Said(CONFIG, each.name, dict(each.options) if each.name in known else {}))
-        if row_of(each.name, dict(each.options)) is None
-        else each.name
-        for _, each in plan.made
+        desc.name
+        if row_of(desc.name, dict(desc.options))
+        else str(FormatName(desc.name, desc.options))
+        for _, desc in plan.made
     }
     kinds = " and others ".join(sorted(made)) or "floats"
     more = f" while {plan.left} stays as it was" if plan.left else ""

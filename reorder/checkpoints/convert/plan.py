@@ -1,4 +1,4 @@
-"""Plan: the step of each tensor of a checkpoint, chosen by rules; nothing is written.
+"""Plan: what each tensor of a checkpoint becomes, decided before its bytes are read.
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
@@ -7,36 +7,126 @@ together with their scales, or not at all.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from memdesc import MemoryDesc
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.record import RecordDesc
+from memdesc.errors import about
+from memdesc.names import expand_meta_tag, resolve
+from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import read_name, scheme_of
+from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.convert.rules import FormatName, Rule, is_record
-from reorder.checkpoints.convert.steps import Step, copy_step, layout_step, record_step
-from reorder.checkpoints.convert.targets import Decided, Target, left_out_warnings, serves
-from reorder.checkpoints.formats.entry import ONE, Entry, Tensor, stem_of
-from reorder.checkpoints.moves.changes import ONLY
+from reorder.checkpoints.convert.rules import WHOLE, FormatName, Rule, is_record
+from reorder.checkpoints.convert.targets import SERVING, Decided, Target, left_out_warnings
+from reorder.checkpoints.formats.entry import (
+    ONE,
+    QUANTIZED,
+    WEIGHT,
+    Entry,
+    Tensor,
+    joined_tensors,
+    record_tensors,
+    stem_of,
+    stored_desc,
+    stored_layout,
+    stored_record,
+)
+from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
+from reorder.checkpoints.moves.pieces import Cut, cut
+from reorder.checkpoints.moves.tasks import Task
 from reorder.checkpoints.weights import (
     Claims,
-    Model,
     Weight,
     decide,
     holds_codes,
     tensors_of,
     weight_of,
 )
+from reorder.records.repacking import is_rounded, target_desc
+from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from memdesc import DataType
+    from reorder.checkpoints.convert.conversion import ConvertOptions
+    from reorder.checkpoints.formats.entry import Place
+
+# the type in which scales are chosen
+_SCALES = "f32"
+# the most bits of codes that are not packed
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
-# the rule of each tensor, and the weight that it moves as a whole, if it does
-_Chosen = dict[str, tuple[Rule, Weight | None]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a tensor, or the tensors of a record, become."""
+
+    # what is converted, for messages
+    name: str
+    # what is read, by role: the tensors of a record by their names in it, or `ONLY` one tensor
+    sources: Mapping[str, Entry]
+    # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
+    targets: Mapping[str, Tensor]
+    change: Change
+    # the rule that asks for it
+    rule: Rule | None = None
+    # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
+    dropped: tuple[Entry, ...] = ()
+    # targets that depend on nothing that is read, by role
+    constants: Mapping[str, bytes] = field(default_factory=dict)
+    # the sizes of its pieces; empty for one whole piece
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that are written."""
+        return tuple(self.targets.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that are written, but for constants."""
+        return sum(each.nbytes for role, each in self.targets.items() if role not in self.constants)
+
+    @property
+    def rounding(self) -> str:
+        """What is rounded: a factor of scales that becomes its reciprocal."""
+        src, dst = self.change.src, self.change.dst
+        if not (
+            isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and is_rounded(src, dst)
+        ):
+            return ""
+        old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
+        return (
+            f"{old} becomes {new}, with the reciprocal rounded to f32: scales change by at most "
+            "1.2e-07 of their value; codes do not change"
+        )
+
+    def in_pieces(self, options: ConvertOptions) -> Step:
+        """Return the step with its pieces; the message of an error has the tensor."""
+        with about(self.name):
+            found = cut(self.change, options.max_bytes, options.thread_count)
+        return replace(self, sizes=found.sizes)
+
+    @property
+    def pieces(self) -> Cut:
+        """The pieces of the change."""
+        return Cut(self.change, self.sizes)
+
+    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
+        """Return the pieces with their places; `where` gives those of what is written."""
+        src = {role: entry.place for role, entry in self.sources.items()}
+        dst = {role: where(each.name) for role, each in self.targets.items()}
+        rule = self.rule.text if self.rule else ""
+        return (Task(self.name, piece, src, dst, rule) for piece in self.pieces.pieces())
 
 
 class Plan(NamedTuple):
@@ -52,86 +142,190 @@ class Plan(NamedTuple):
     target: Target
 
     @property
-    def moved(self) -> tuple[Step, ...]:
+    def moved(self) -> list[Step]:
         """The steps from or to records: what config.json declares may change."""
-        return tuple(s for s in self.steps if RecordDesc in {type(s.src), type(s.dst)})
+        return [x for x in self.steps if RecordDesc in {type(x.change.src), type(x.change.dst)}]
 
     @property
     def made(self) -> list[tuple[Step, RecordDesc]]:
         """The steps that write records, and these."""
-        return [(step, step.dst) for step in self.steps if isinstance(step.dst, RecordDesc)]
+        found = ((step, step.change.dst) for step in self.steps)
+        return [(step, dst) for step, dst in found if isinstance(dst, RecordDesc)]
+
+
+# --- which rule applies ---
 
 
 def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
     """Decide what each tensor becomes: the last rule that matches it applies, or it is copied."""
-    model, entries, is_asked = whole.model, whole.model.entries, bool(rules or whole.chosen)
-    weights = model.found if is_asked else []
-    has_config = weights or (is_asked and any(map(_is_narrow, entries.values())))
-    claims = model.claims if has_config else Claims()
-    claims = claims._replace(has_nodes=model.container.has_nodes)
-    chosen: _Chosen = {**whole.chosen}
-    _assign(chosen, entries, [x for x in weights if entries.keys() >= {*x.names}], rules)
-    records = _record_steps(chosen, entries, claims, format_name)
-    taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
-    steps = []
-    for name, entry in entries.items():
-        if name in records:
-            steps.append(records[name])
-        elif name not in taken:
-            # a record may leave out some tensors of its weight, which are copied
-            own, part = chosen.get(name, (None, None))
-            steps.append(_tensor_step(entry, None if part else own, model, claims, format_name))
-    steps = _with_notes(steps, weights)
-    _check_names(steps)
-    _check_whole(weights, chosen, entries, claims)
-    dropped = [entry.name for step in steps for entry in step.dropped if serves(entry.name)]
-    roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
-    codes = {each.codes.name for each in weights}
-    copied = (entry for step in steps if step.is_copy for entry in step.sources.values())
+    planner = _Planner(whole, is_asked=bool(rules or whole.chosen))
+    for rule in rules:
+        planner.assign(rule)
+    steps = planner.steps(format_name)
+    codes = {each.codes.name for each in planner.weights}
+    copied = (entry for x in steps if x.change.is_copy for entry in x.sources.values())
     left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
-    warnings = (*whole.warnings, *left_out_warnings(dropped), *roundings)
-    return Plan(tuple(steps), warnings, next(left, ""), whole.target)
+    served = [e.name for step in steps for e in step.dropped if f".{e.name}".endswith(SERVING)]
+    roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
+    warnings = (*whole.warnings, *left_out_warnings(served), *roundings)
+    return Plan((*steps,), warnings, next(left, ""), whole.target)
 
 
-def _record_steps(
-    chosen: _Chosen, entries: Mapping[str, Entry], claims: Claims, format_name: str
-) -> dict[str, Step]:
-    """Return the steps of records of several tensors, by the names of their codes."""
-    serving: dict[str, list[Entry]] = defaultdict(list)
-    for name in (name for name in entries if serves(name) and name not in chosen):
-        serving[name.rpartition(".")[0]].append(entries[name])
-    found: dict[str, Step] = {}
-    for rule, weight in chosen.values():
-        if weight is None or weight.codes.name in found:
-            continue
-        # a target has decided what it moves
-        moved = weight if weight.is_known else _decided(weight, rule, claims)
-        step = record_step(moved, rule, format_name)
-        kept = step.dst.name if isinstance(step.dst, RecordDesc) else None
-        if weight.is_known or moved.desc is None or moved.desc.name != kept:
-            # what serves codes goes with their format, unless a rule names it
-            step = replace(step, dropped=(*step.dropped, *serving[step.name]))
-        found[weight.codes.name] = step
-    return found
+class _Planner:
+    """Which rule applies to each tensor of a model, and to which weights as a whole."""
 
+    def __init__(self, whole: Decided, *, is_asked: bool) -> None:
+        model, self._entries = whole.model, whole.model.entries
+        self.weights = model.found if is_asked else []
+        narrow = self.weights or (is_asked and any(map(_is_narrow, self._entries.values())))
+        self._claims = model.claims if narrow else Claims()
+        self._has_nodes = model.container.has_nodes
+        # the rule of each tensor, and the weight that it moves as a whole, if it does
+        self._chosen = {**whole.chosen}
+        # weights by prefixes and the names of codes; tensors that belong to none have prefixes too
+        self._layers: dict[str, dict[str, Weight]] = {
+            name.rpartition(".")[0]: {} for name in self._entries
+        }
+        for weight in self.weights:
+            if self._entries.keys() >= {*weight.names}:
+                self._layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
 
-def _tensor_step(
-    entry: Entry, rule: Rule | None, model: Model, claims: Claims, format_name: str
-) -> Step:
-    """Return the step of a single tensor, which is copied unless a rule applies to it."""
-    if rule is None:
-        return copy_step(entry, entry.name, format_name)
-    src = rule.src
-    is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
-    is_moved = rule.dst is not None or rule.dtype is not None
-    if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
-        return layout_step(entry, rule, format_name)
-    found = weight_of(model.entries, entry.name).single
-    # files beside a model declare records of several tensors
-    return record_step(_decided(found, rule, claims._replace(declared=None)), rule, format_name)
+    def assign(self, rule: Rule) -> None:
+        """Let a rule apply to what its pattern matches."""
+        found = self._weights_of(rule)
+        for weight in found:
+            self._chosen |= dict.fromkeys(weight.names, (rule, weight))
+        if not found:
+            names = rule.matching(self._entries) or rule.fail_unmatched([*self._entries])
+            self._chosen |= dict.fromkeys(names, (rule, None))
 
+    def _weights_of(self, rule: Rule) -> list[Weight]:
+        """Return the weights of several tensors whose prefix a rule matches."""
+        # a layout alone moves tensors
+        is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
+        scheme = None if rule.src is None or is_layout else scheme_of(rule.src.name.lower())
+        if scheme is None:
+            return []
+        prefixes = rule.matching(self._layers)
+        every = {name: x for prefix in prefixes for name, x in self._layers[prefix].items()}
+        found = {
+            name: weight
+            for name, weight in every.items()
+            if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys()
+        }
+        roles = (*scheme.tensors(), *scheme.optional)
+        for prefix in prefixes if found else ():
+            names = {role: f"{prefix}.{role}".removeprefix(".") for role in roles}
+            held = {role: name for role, name in names.items() if name in self._entries}
+            codes = held.get(roles[0])
+            if held and codes not in found and (not codes or holds_codes(self._entries[codes])):
+                wanted = scheme.tensors(**scheme.shown(held))
+                missing = ", ".join(role for role in wanted if role not in held)
+                rule.fail(
+                    f"{prefix} has {', '.join(held)}, but no {missing}: a record of {scheme.name} "
+                    f"has {', '.join(wanted)}"
+                )
+        return [*found.values()]
 
-# --- which rule applies ---
+    def steps(self, format_name: str) -> list[Step]:
+        """Return the step of each tensor, and of each weight that is moved as a whole."""
+        own = {name: rule for name, (rule, weight) in self._chosen.items() if weight is None}
+        names = {name: own[name].renamed(name) if name in own else name for name in self._entries}
+        notes = {x.codes.name: _renamed_note(x, names) for x in self.weights if x.note}
+        records = self._record_steps(format_name)
+        taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
+        steps = []
+        for name, entry in self._entries.items():
+            if name in records:
+                steps.append(records[name])
+            # a record may leave out some tensors of its weight, which are copied
+            elif name not in taken:
+                held = replace(entry, note=notes[name]) if name in notes else entry
+                steps.append(self._tensor_step(held, own.get(name), format_name))
+        _check_names(steps)
+        self._check_whole(own, names)
+        return steps
+
+    def _record_steps(self, format_name: str) -> dict[str, Step]:
+        """Return the steps of weights that are moved as a whole, by the names of their codes."""
+        found: dict[str, Step] = {}
+        for rule, weight in self._chosen.values():
+            if weight is None or weight.codes.name in found:
+                continue
+            for name in weight.names:
+                later, other = self._chosen[name]
+                if later is not rule or other is not weight:
+                    rule.fail(
+                        f"it moves the record {weight.prefix}, but a later rule, {later.text!r}, "
+                        f"moves {name} alone"
+                    )
+            # a target has decided what it moves
+            moved = weight if weight.is_known else _decided(weight, rule, self._claims)
+            step = _record_step(moved, rule, format_name)
+            kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
+            if weight.is_known or moved.desc is None or moved.desc.name != kept:
+                # what serves codes goes with their format, unless a rule names it
+                beside = {f"{step.name}{end}".removeprefix(".") for end in SERVING}
+                served = sorted((beside & self._entries.keys()) - self._chosen.keys())
+                dropped = (*step.dropped, *(self._entries[name] for name in served))
+                step = replace(step, dropped=dropped)
+            found[weight.codes.name] = step
+        return found
+
+    def _tensor_step(self, entry: Entry, rule: Rule | None, format_name: str) -> Step:
+        """Return the step of a single tensor, which is copied unless a rule applies to it."""
+        if rule is None:
+            return _copy_step(entry, entry.name, format_name)
+        src = rule.src
+        is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
+        is_moved = rule.dst is not None or rule.dtype is not None
+        if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
+            return _layout_step(entry, rule, format_name)
+        # files beside a model declare records of several tensors
+        found = weight_of(self._entries, entry.name).single
+        return _record_step(_decided(found, rule, Claims()), rule, format_name)
+
+    def _check_whole(self, own: Mapping[str, Rule], names: Mapping[str, str]) -> None:
+        """Refuse rules that change parts of a quantised weight alone; `names` are the new ones."""
+        renamed = {names[name]: entry for name, entry in self._entries.items()}
+        changed = {name for name, rule in own.items() if not rule.is_renaming}
+        for weight in self.weights:
+            moved = [name for name in weight.names if names.get(name, name) != name]
+            wrong = [name for name in weight.names if name in changed]
+            if moved and not wrong and not _keeps_names(weight, renamed, names):
+                wrong = moved
+            for name in wrong:
+                own[name].fail(self._problem(weight, name))
+        declared = self._claims.declared
+        for name in sorted(changed) if declared or self._has_nodes else ():
+            # scales may have names that are not known; in a graph, weights may be unsigned bytes
+            if _is_narrow(self._entries[name], or_unsigned=self._has_nodes):
+                why = "whose scales only the nodes of the model know"
+                if declared:
+                    why = (
+                        f"of a quantised model, according to {declared.file}, but no tensor beside "
+                        "it is known to hold their scales"
+                    )
+                own[name].fail(f"{name} holds codes {why}; leave it as it is")
+
+    def _problem(self, weight: Weight, name: str) -> str:
+        """Return what is wrong with a change of a tensor alone, and the way out."""
+        group = decide(weight, self._claims)
+        if group.desc is None:
+            way = (
+                f"no rule can move them together: {group.reason}; leave them as they are, or "
+                "decode them with the program that made them"
+            )
+        else:
+            desc, usual = group.desc, read_name(group.desc.name)[2]
+            said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
+            rule = f"{weight.prefix}: {FormatName(desc.name, (*said,))} -> ..."
+            way = f"they are one record, which moves with its prefix: '{rule}'"
+        others = ", ".join(each for each in weight.names if each != name)
+        return (
+            f"{name} would change without {others}: {weight.codes.name} holds codes, which mean "
+            f"numbers only together with the rest; {way}"
+        )
 
 
 def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
@@ -140,129 +334,6 @@ def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
         return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
     return decide(found, claims._replace(name=held.name if isinstance(held, RecordDesc) else None))
-
-
-def _assign(
-    chosen: _Chosen,
-    entries: Mapping[str, Entry],
-    weights: Sequence[Weight],
-    rules: Sequence[Rule],
-) -> None:
-    """Add the rule of each tensor. Fails if one moves a part of what another moves whole."""
-    layers: dict[str, dict[str, Weight]] = {name.rpartition(".")[0]: {} for name in entries}
-    for weight in weights:
-        layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
-    for rule in rules:
-        found = _records_of(rule, entries, layers)
-        for weight in found:
-            chosen |= dict.fromkeys(weight.names, (rule, weight))
-        if not found:
-            names = rule.matching(entries) or rule.fail_unmatched([*entries])
-            chosen |= dict.fromkeys(names, (rule, None))
-    for name, (rule, whole) in chosen.items():
-        for other in () if whole is None else whole.names:
-            later = chosen[other]
-            if whole and (later[1] is not whole or later[0] is not rule):
-                rule.fail(
-                    f"it moves the record {whole.prefix}, which includes {name}, but a later "
-                    f"rule, {later[0].text!r}, moves {other} alone"
-                )
-
-
-def _records_of(
-    rule: Rule, entries: Mapping[str, Entry], layers: Mapping[str, Mapping[str, Weight]]
-) -> list[Weight]:
-    """Return the records of several tensors whose prefix a rule matches."""
-    # a layout alone moves tensors
-    is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
-    scheme = None if rule.src is None or is_layout else scheme_of(rule.src.name.lower())
-    if rule.src is None or scheme is None:
-        return []
-    prefixes = rule.matching(layers)
-    first, *others = (*scheme.tensors(), *scheme.optional)
-    found = {
-        name: weight
-        for prefix in prefixes
-        for name, weight in layers[prefix].items()
-        if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys()
-    }
-    for prefix in prefixes if found else ():
-        names = {role: f"{prefix}.{role}".removeprefix(".") for role in (first, *others)}
-        held = [role for role, name in names.items() if name in entries]
-        is_alone = bool(held) and first not in held
-        is_bare = first in held and holds_codes(entries[names[first]])
-        if is_alone or (is_bare and names[first] not in found):
-            wanted = scheme.tensors(**scheme.shown(held))
-            missing = ", ".join(role for role in wanted if role not in held)
-            rule.fail(
-                f"{prefix} has {', '.join(held)}, but no {missing}: a record of {rule.src.name} "
-                f"has {', '.join(wanted)}"
-            )
-    return [*found.values()]
-
-
-# --- names and notes ---
-
-
-def _check_names(steps: Sequence[Step]) -> None:
-    """Refuse names that two steps write, or that two values have once the output is loaded."""
-    written = [(step, tensor) for step in steps for tensor in step.tensors]
-    # what a note says may be wrong
-    listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
-    members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
-    homes: dict[tuple[bool, str], Step] = {}
-    for step, (name, *_, note) in written:
-        keys = [(False, name)]
-        if note or name not in members:
-            keys.append((True, str((note or {}).get("name", name))))
-        for key in keys:
-            other = homes.setdefault(key, step)
-            if other is not step:
-                said = f"{other.name} and {step.name} would both be called {key[1]}; see rename="
-                (step if step.rule else other).fail(said)
-
-
-def _with_notes(steps: Sequence[Step], weights: Sequence[Weight]) -> list[Step]:
-    """Return the steps with notes that say in the output what is still a Quantized or a Record."""
-    copied = {step.name: step.targets[ONLY] for step in steps if step.is_copy}
-    made: dict[str, Tensor] = {}
-    for weight in weights:
-        codes = copied.get(weight.codes.name)
-        if weight.note is not None and codes is not None:
-            held = {role: copied.get(each.name, each).name for role, each in weight.entries.items()}
-            stem = stem_of(codes.name, next(iter(held)), str(weight.note.get("record")))
-            new = {**weight.note, "name": weight.called(stem), "tensors": held}
-            made[weight.codes.name] = codes._replace(note=new)
-    return [
-        replace(step, targets={ONLY: made[step.name]}) if step.name in made else step
-        for step in steps
-    ]
-
-
-# --- quantised weights stay whole ---
-
-
-def _check_whole(
-    weights: Sequence[Weight], chosen: _Chosen, entries: Mapping[str, Entry], claims: Claims
-) -> None:
-    """Refuse rules that change parts of a quantised weight alone."""
-    own = {name: rule for name, (rule, whole) in chosen.items() if whole is None}
-    names = {name: own[name].renamed(name) if name in own else name for name in entries}
-    renamed = {names[name]: entry for name, entry in entries.items()}
-    known = {name for weight in weights for name in weight.names}
-    alone: list[Weight] = []
-    if claims.declared is not None or claims.has_nodes:
-        # scales may have names that are not known; in a graph, weights may be unsigned bytes
-        rest = (entries[name] for name in own if name not in known)
-        narrow = (each for each in rest if _is_narrow(each, or_unsigned=claims.has_nodes))
-        alone += (Weight(each.name, {ONE: each}) for each in narrow)
-    for weight in (*weights, *alone):
-        parts = {name: own[name] for name in weight.names if name in own}
-        wrong = [name for name, rule in parts.items() if not rule.is_renaming]
-        if not wrong and not _keeps_names(weight, renamed, names):
-            wrong = [name for name in parts if names[name] != name]
-        for name in wrong:
-            parts[name].fail(_problem(weight, name, claims))
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
@@ -280,40 +351,286 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
 
     `renamed` has entries by their new names, and `names` the new names by the old ones.
     """
-    new = [names.get(name, name) for name in weight.names]
-    if weight.note is not None or new == [*weight.names]:
+    if weight.note is not None:
         return True
-    if new[0] not in renamed:
-        return False
-    kept = {role: each.name for role, each in weight_of(renamed, new[0]).entries.items()}
-    held = {role: each.name for role, each in weight.entries.items()}
-    is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
-    return kept == held or (is_moved and {*kept.values()} == {*held.values()})
+    first = names.get(weight.codes.name, "")
+    kept = weight_of(renamed, first).entries if first else {}
+    is_moved = all(names.get(name, name) != name for name in weight.names)
+    found, held = ({role: x.name for role, x in each.items()} for each in (kept, weight.entries))
+    return found == held or (is_moved and {*found.values()} == {*held.values()})
 
 
-def _problem(weight: Weight, name: str, claims: Claims) -> str:
-    """Return what is wrong with a change, and the way out."""
-    if len(weight.names) == 1:
-        why = (
-            f"of a quantised model, according to {claims.declared.file}, but no tensor "
-            "beside it is known to hold their scales"
-            if claims.declared
-            else "whose scales only the nodes of the model know"
-        )
-        return f"{name} holds codes {why}; leave it as it is"
-    group = decide(weight, claims)
-    if group.desc is None:
-        way = (
-            f"no rule can move them together: {group.reason}; leave them as they are, or decode "
-            "them with the program that made them"
-        )
+def _renamed_note(weight: Weight, names: Mapping[str, str]) -> dict[str, object]:
+    """Return the note of a saved Quantized or Record whose tensors get other names."""
+    held = {role: names.get(each.name, each.name) for role, each in weight.entries.items()}
+    (role, first), *_ = held.items()
+    note = weight.note or {}
+    stem = stem_of(first, role, str(note.get("record")))
+    return {**note, "name": weight.called(stem), "tensors": held}
+
+
+def _check_names(steps: Sequence[Step]) -> None:
+    """Refuse names that two steps write, or that two values have once the output is loaded."""
+    written = [(step, tensor) for step in steps for tensor in step.tensors]
+    # what a note says may be wrong
+    listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
+    members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
+    homes: dict[tuple[bool, str], Step] = {}
+    for step, (name, *_, note) in written:
+        keys = [(False, name)]
+        if note or name not in members:
+            keys.append((True, str((note or {}).get("name", name))))
+        for key in keys:
+            other = homes.setdefault(key, step)
+            if other is not step:
+                said = f"{other.name} and {step.name} would both be called {key[1]}; see rename="
+                if rule := step.rule or other.rule:
+                    rule.fail(said)
+                raise MemdescError(said)
+
+
+# --- single tensors ---
+
+
+def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
+    """Return the step that copies the bytes of a tensor, and its note."""
+    target = target._replace(note=entry.note)
+    return Step(entry.name, {ONLY: entry}, {ONLY: target}, copied(target.nbytes), rule)
+
+
+def _copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
+    """Return the step of a tensor that no rule changes."""
+    desc, dtype = entry.desc, entry.dtype
+    if isinstance(desc, RecordDesc):
+        return copied_step(entry, stored_record(name, desc, format_name), rule)
+    if desc is not None and not entry.is_described:
+        plain = memory_desc(desc.dims, desc.dtype)
+        if plain != desc:
+            # numpy's arrays in Fortran order: other containers do not have that order
+            layout = {ONLY: stored_layout(name, plain)}
+            return Step(entry.name, {ONLY: entry}, layout, Reorder(desc, plain), rule)
+        desc = None
+    elif desc and desc == stored_desc(desc.dtype.name, entry.shape)[0] and not desc.dtype.is_packed:
+        # a type that its container does not have, such as bf16 in archives of numpy
+        dtype = desc.dtype.name
+    return copied_step(entry, Tensor(name, dtype, entry.shape, entry.nbytes, desc), rule)
+
+
+def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
+    """Return the step of a tensor whose layout or type a rule changes."""
+    name = rule.renamed(entry.name)
+    if rule.is_renaming:
+        return _copy_step(entry, name, format_name, rule)
+    try:
+        src = _held_layout(entry, rule)
+        change = _change(rule, src)
+    except MemdescError as error:
+        hint = ""
+        if rule.src is not None and is_record(rule.src):
+            parts = ", ".join(tensors_of(rule.src.name.lower()))
+            hint = (
+                f"; no weight that it matches has all tensors of {rule.src}, {parts}: to move a "
+                "record, match what comes before the names of its tensors"
+            )
+        elif is_record(rule.dst) and not _is_encoding(rule):
+            hint = (
+                f"; plain numbers do not become {rule.dst}: give a data type and scales=, such as "
+                "'u4, scales=ab, groups=1x32'"
+            )
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
+    dst, given = change.dst, dict(rule.attr)
+    constants: dict[str, bytes] = {}
+    if isinstance(dst, RecordDesc):
+        prefix = name.removesuffix(WEIGHT)
+        targets = record_tensors(prefix, prefix, dst, format_name)
+    elif isinstance(change, Quantize):
+        targets = _quantized(name, dst, change.scales, change.axes, change.groups)
+    elif not given.keys().isdisjoint({"dst_scale", "dst_zero_point"}):
+        values: dict[str, np.number[Any]] = {"scales": np.float32(given.get("dst_scale", 1))}
+        if "dst_zero_point" in given:
+            values["zero_points"] = np.int32(given["dst_zero_point"])
+        scales = {role: memory_desc((1,), each.dtype) for role, each in values.items()}
+        targets = _quantized(name, dst, scales)
+        constants = {role: each.tobytes() for role, each in values.items()}
+    elif change == Reorder(src, src):
+        return copied_step(entry, stored_layout(name, dst, entry.dtype), rule)
     else:
-        desc, usual = group.desc, read_name(group.desc.name)[2]
-        said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
-        src = FormatName(desc.name, (*said,))
-        way = f"they are one record, which moves with its prefix: '{weight.prefix}: {src} -> ...'"
-    others = ", ".join(each for each in weight.names if each != name)
-    return (
-        f"{name} would change without {others}: {weight.codes.name} holds codes, which mean "
-        f"numbers only together with the rest; {way}"
+        is_packed = src.dtype == dst.dtype and data_type(entry.dtype).bits > src.dtype.bits
+        targets = {ONLY: stored_layout(name, dst, entry.dtype if is_packed else None)}
+    return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
+
+
+def _change(rule: Rule, src: MemoryDesc) -> Change:
+    """Return how a rule changes a tensor."""
+    if rule.dst is not None and _is_encoding(rule):
+        if rule.dtype is not None or rule.scales is not None:
+            raise MemdescError(
+                f"{rule.dst.name} says which types codes and scales have; leave out other keys"
+            )
+        record = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
+        if record.scales.kind != _SCALES:
+            raise MemdescError(f"scales are chosen in f32; leave out scales= of {rule.dst.name}")
+        return Quantize.into(src, record)
+    dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
+    dst = src.with_extra(None).with_dtype(dtype)
+    if rule.dst is not None:
+        dst = memory_desc(src.dims, dtype, str(rule.dst))
+    if rule.scales is not None:
+        letters = "" if rule.scales == WHOLE else rule.scales
+        axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
+        if any(dim >= src.ndims for dim in axes):
+            raise MemdescError(f"scales={letters} names a dim that {src.dims} do not have")
+        return Quantize(src, dst, axes, rule.groups or ())
+    if not rule.attr and src.dtype.name in FLOATS and dst.dtype.name in INTEGERS:
+        raise MemdescError(
+            f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose them "
+            "from the data, or scale=1 to round"
+        )
+    given: dict[str, Any] = dict(rule.attr)
+    return Reorder(src, dst, Attr(**given, saturate=True) if given else None)
+
+
+def _quantized(
+    name: str,
+    codes: MemoryDesc,
+    scales: Mapping[str, MemoryDesc],
+    axes: tuple[int, ...] = (),
+    groups: tuple[int, ...] = (),
+) -> dict[str, Tensor]:
+    """Return how codes are stored with their scales and zero points, which are over all dims."""
+    tensors = {ONLY: stored_layout(name, codes)}
+    for role, each in scales.items():
+        dims = tuple(each.dims[dim] for dim in axes) or (1,)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc(dims, each.dtype))
+    return joined_tensors(name, {"quantized": {"axis": axes, "groups": groups}}, tensors)
+
+
+def _is_encoding(rule: Rule) -> bool:
+    """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
+    scheme = scheme_of(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
+    if scheme is None:
+        return False
+    first, *others = (
+        part.kind.format(**scheme.defaults) for part in scheme.parts_of(scheme.defaults)
     )
+    return first in FLOATS and others == [_SCALES]
+
+
+# --- records ---
+
+
+def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
+    """Return the step of a record: another record, or plain numbers."""
+    src, prefix = weight.desc, rule.renamed(weight.prefix)
+    constants: dict[str, bytes] = {}
+    with about(f"rule {rule.text!r}: {weight.prefix}"):
+        if src is None:
+            raise MemdescError(weight.reason)
+        if rule.dst is None or not is_record(rule.dst):
+            floats, plain = _decoded_layouts(src, rule)
+            change = Repack(src.bare, floats)
+            targets = {ONLY: stored_layout(weight.decoded_name(prefix), plain)}
+        elif weight.is_looked_up:
+            raise MemdescError(
+                "its scales are looked up by an indirection table (act-order), which no record "
+                "holds: it becomes floats, as in 'plain(axes=oi), bf16'"
+            )
+        elif rule.dtype is not None:
+            raise MemdescError(
+                f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
+            )
+        else:
+            dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
+            constants = {each.tensor: each.data for each in dst.constants}
+            change = Repack(src.bare, dst.bare)
+            is_bare = len(weight.tensors) > 1 and not weight.is_dotted
+            name = weight.called(prefix)
+            targets = record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
+    order = weight.order
+    dropped = () if order is None or order in weight.tensors.values() else (order,)
+    return Step(weight.prefix, weight.tensors, targets, change, rule, dropped, constants)
+
+
+def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+    """Return the layout that a record is decoded to, and the layout that is stored for it."""
+    dtype = rule.dtype or "f32"
+    options = {} if rule.dst is None else dict(rule.dst.options)
+    if rule.dst is None or options.keys() != {"axes"}:
+        found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
+        return found, found
+    # row-major over the dims in another order, by the letters of the record
+    axes = str(options["axes"])
+    if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
+        raise MemdescError(
+            f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
+        )
+    order = [src.letters.index(letter) for letter in axes]
+    stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
+    return memory_desc(src.dims, dtype, "".join(LETTERS[dim] for dim in order)), stored
+
+
+# --- what a tensor holds, by a rule ---
+
+
+def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
+    """Return the layout of an entry, from its descriptor or from a rule, which must agree."""
+    held = entry.desc
+    if rule.src is None and rule.holds is None and rule.dims is None:
+        if isinstance(held, MemoryDesc):
+            return held
+        raise MemdescError(entry.reason or f"it holds {held!r}")
+    name = "plain" if rule.src is None else str(rule.src)
+    if rule.dims is None and entry.is_described and isinstance(held, MemoryDesc):
+        found = memory_desc(held.dims, held.dtype, name)
+    else:
+        kind = _element_type(name, data_type(rule.holds or entry.dtype))
+        found = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
+    if found.nbytes != entry.nbytes:
+        raise MemdescError(
+            f"it has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims are given "
+            "as dims="
+        )
+    if entry.is_described and found != held:
+        raise MemdescError(
+            f"it holds {held!r}, as its descriptor says, not {name}; leave out '{name} ->'"
+        )
+    return found
+
+
+def _element_type(name: str, given: DataType) -> DataType:
+    """Return the type of the elements of a layout: the given one, or the one that it packs."""
+    for kind in (given, data_type("u4"), data_type("u8")):
+        try:
+            resolve(name, (), kind.bits)
+        except UnsupportedFormatError:
+            continue
+        except MemdescError:  # a name for any number of dims, or none: the caller finds out
+            return given
+        return kind
+    return given
+
+
+def _dims_of_shape(entry: Entry, name: str, bits: int) -> tuple[int, ...]:
+    """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
+    shape, words = entry.shape, data_type(entry.dtype)
+    if bits < words.bits:
+        raise MemdescError(
+            f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
+        )
+    # for a layout of any rank: each block adds an axis to the shape
+    ndims = len(shape) - len(re.findall("[0-9]+[a-z]", name))
+    tag = resolve(expand_meta_tag(name, ndims), (), bits)
+    if len(shape) == tag.ndims != len(tag.digits):
+        return shape
+    if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):
+        raise MemdescError(
+            f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
+        )
+    sizes = [1] * tag.ndims
+    for digit, size in zip(tag.digits, shape, strict=True):
+        if digit.extent and digit.extent != size:
+            raise MemdescError(
+                f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
+            )
+        sizes[tag.axes[digit.axis][0]] *= size
+    return tuple(sizes)

@@ -141,15 +141,13 @@ _MISREAD: Mapping[tuple[str, str, Any], str] = {
         for name in ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block")
     },
 }
-# The last parts of names of tensors that serve activations, kernels, or the KV cache, of which the
+# The ends of names of tensors that serve activations, kernels, or the KV cache, of which the
 # config.json of an output says nothing; those of the cache are beside attention layers.
-_SERVING = frozenset(
-    (
-        *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
-        *("activation_scale", "output_scale", "workspace"),
-    )
+SERVING = (
+    *(".input_scale", ".input_scale_ub", ".input_global_scale", ".input_zero_point"),
+    *(".activation_scale", ".output_scale", ".workspace"),
 )
-_CACHE = frozenset(("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point"))
+_CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point")
 # how many tensors a message names
 _SHOWN = 3
 _MLX, _GGUF = "mlx", "gguf"
@@ -167,9 +165,10 @@ _BY_RULE = "--map converts the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
 
-def serves(name: str) -> bool:
-    """Whether a tensor beside codes says nothing of their numbers, such as a scale of inputs."""
-    return name.rpartition(".")[2] in _SERVING
+def decoded_format(desc: RecordDesc) -> FormatName:
+    """Return what a record is decoded to: numbers in the order in which models have them."""
+    axes = model_axes(desc)
+    return FormatName("plain", () if axes == desc.letters else (("axes", axes),))
 
 
 def left_out_warnings(names: Collection[str]) -> Iterator[str]:
@@ -231,9 +230,8 @@ def decide_target(name: str, model: Model) -> Decided:
             return _quantise_floats(name, target, target.floats, model)
         if target.dtype is not None and not model.container.has_nodes:
             return _retype_floats(name, target, target.dtype, model)
-        way = f"{target.producer} quantises floats"
-        if not target.producer:
-            way = "--map 'PATTERN: TYPE' changes the type of floats"
+        by = target.producer and f"{target.producer} quantises floats"
+        way = by or "--map 'PATTERN: TYPE' changes the type of floats"
         raise _nothing(model, f"none is quantised; {way}")
 
 
@@ -243,12 +241,10 @@ def _nothing(model: Model, why: str) -> MemdescError:
 
 def _check_known(model: Model) -> None:
     """Refuse weights that are not known, and tensors that may change what known ones mean."""
-    unknown = [weight for weight in model.weights if weight.desc is None]
-    if unknown:
-        more = f"; {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
-        raise MemdescError(
-            f"{unknown[0].prefix} is not known: {unknown[0].reason}{more}; {_BY_RULE}"
-        )
+    if unknown := [weight for weight in model.weights if weight.desc is None]:
+        first, *others = unknown
+        more = f"; {len(others)} more like it" if others else ""
+        raise MemdescError(f"{first.prefix} is not known: {first.reason}{more}; {_BY_RULE}")
     for name, missing in find_orphans(model).items():
         raise MemdescError(
             f"{name} scales a weight, as other tensors of that name do, but there is no {missing}; "
@@ -274,7 +270,7 @@ def _check_known(model: Model) -> None:
                 "as in models that are calibrated and not yet compressed; compress the model with "
                 f"the program that made it, or remove {each} if it is left over"
             )
-        if prefix in prefixes and role not in {"bias", *_SERVING, *_CACHE}:
+        if prefix in prefixes and not f".{role}".endswith((".bias", *SERVING, *_CACHE)):
             what = f"is beside the codes of {prefix}, and may change what they mean"
             raise MemdescError(f"{name} {what}; {_BY_RULE}")
         # called like codes, like a weight, or like all experts of a layer
@@ -286,10 +282,6 @@ def _check_known(model: Model) -> None:
             raise MemdescError(f"{name} {what}; {_AGAIN}, or {way}")
 
 
-def _rule(to: str, what: str, dst: FormatName | None = None, dtype: str | None = None) -> Rule:
-    return Rule(f"--to {to}: {what}", "*", None, dst, dtype)
-
-
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:
     """Return what a target makes of the quantised weights of a model."""
     sections = [section for _, section in model.configs.sections] if model.weights else []
@@ -297,19 +289,17 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
     how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
-    rules: dict[tuple[str, FormatName], Rule] = {}
     chosen: dict[str, tuple[Rule, Weight | None]] = {}
     rounded, misread = list[str](), dict[str, None]()
     for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
         if dtype is not None:
-            axes = model_axes(desc)
-            dst = FormatName("plain", () if axes == desc.letters else (("axes", axes),))
+            dst = decoded_format(desc)
             rounded += [desc.name] if _may_round(desc, dtype) else []
         else:
             dst = _target_record(name, weight.prefix, desc, said_symmetric=said_symmetric)
         if not (is_declared and desc.name == dst.name and {*dst.options} <= {*desc.options}):
-            made = _rule(name, f"{desc.name} -> {dst}{how}", dst, dtype)
-            rule = rules.setdefault((desc.name, dst), made)
+            text = f"--to {name}: {desc.name} -> {dst}{how}"
+            rule = Rule(text, "*", dst=dst, dtype=dtype)
             chosen |= dict.fromkeys(weight.names, (rule, weight))
             misread |= dict.fromkeys(_misread(weight.prefix, desc, dst))
     if not chosen:
@@ -317,7 +307,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
         why = f"they are {name} already; copy it"
         way = f"--map '*: {dtype or 'bf16'}' decodes them"
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
-    lost = [each for each in model.entries if each.rpartition(".")[2] in _CACHE]
+    lost = [each for each in model.entries if f".{each}".endswith(_CACHE)]
     kept = {each: entry for each, entry in model.entries.items() if each not in {*lost}}
     warnings = (*misread, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
     return Decided(model.keeping(kept), target, chosen, warnings)
@@ -382,10 +372,9 @@ def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decid
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
         raise _nothing(model, why)
     rounded = [kind for kind in moved.values() if not FLOATS[dtype].holds(FLOATS[kind])]
-    rule = _rule(name, f"floats -> {dtype}", dtype=dtype)
-    return Decided(
-        model, target, dict.fromkeys(moved, (rule, None)), tuple(_rounded(rounded, dtype))
-    )
+    rule = Rule(f"--to {name}: floats -> {dtype}", "*", dtype=dtype)
+    warnings = tuple(_rounded(rounded, dtype))
+    return Decided(model, target, dict.fromkeys(moved, (rule, None)), warnings)
 
 
 def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
@@ -431,8 +420,8 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
             warnings.append(f"{first_of(names, _SHOWN)} stay floats: {why}")
-    chosen = dict.fromkeys(moved, (_rule(name, f"floats -> {dst}", dst), None))
-    return Decided(model, target, chosen, tuple(warnings))
+    rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst)
+    return Decided(model, target, dict.fromkeys(moved, (rule, None)), (*warnings,))
 
 
 def _is_layer(entry: Entry) -> bool:
