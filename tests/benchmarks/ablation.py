@@ -139,6 +139,9 @@ MECHANISMS: dict[str, Mechanism] = {
     "streamed rows": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
     ),
+    "prefetch of src": Mechanism(
+        {"schedule.tile_steps:_StepWriter._prefetched_lines": lambda _: lambda _: []}
+    ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),

@@ -98,8 +98,24 @@ class OuterLoops:
         """
         self._enter(first, start)
         with loop(first, last):
-            yield Position(tuple(offset.value for offset in self._offsets), self._padded.value)
+            yield self._position()
             self._advance()
+
+    def each_pair(
+        self, first: Value, last: Value, start: Position
+    ) -> Iterator[tuple[Position, Position]]:
+        """Emit the loop of `each_step`; yields the position of each step and of the next one.
+
+        The step after the last one is the first.
+        """
+        self._enter(first, start)
+        with loop(first, last):
+            position = self._position()
+            self._advance()
+            yield position, self._position()
+
+    def _position(self) -> Position:
+        return Position(tuple(offset.value for offset in self._offsets), self._padded.value)
 
     def _loop(self, k: Value) -> tuple[LoopHead, list[Value]]:
         """Load a loop: its head and strides."""

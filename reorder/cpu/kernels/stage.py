@@ -25,6 +25,7 @@ from reorder.cpu.llvm.emit import (
     loop,
     maximum,
     minimum,
+    prefetch_to_read,
     when,
     where,
 )
@@ -70,6 +71,9 @@ class _Stage(NamedTuple):
     starts: tuple[Location, ...]
     tables: list[Value]
     factor_address: Value
+    # where the tile that follows starts in src, and the table of its lines
+    following: Value
+    lines: Value
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
@@ -85,7 +89,10 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     )
     first, size = call.program + nbytes_of(StageTable), table.rows * WORD_NBYTES
     tables = [first + size * k for k in range(len(starts))]
-    stage = _Stage(types, table, starts, tables, placement.factor_address)
+    skipped = placement.following_offset * types.prefetched_bits // BYTE_BITS
+    following = placement.buffer_address + skipped
+    lines = call.program + table.lines_at * WORD_NBYTES
+    stage = _Stage(types, table, starts, tables, placement.factor_address, following, lines)
     if not types.computes:
         _emit_rows(stage, Operation.CONVERT, single=True)
         return
@@ -322,8 +329,18 @@ class _Row:
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
+        self._prefetch(i, lanes)
         codes = self.results(self.src.load(i, lanes), i)
         self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=non_temporal)
+
+    def _prefetch(self, i: Value, lanes: int) -> None:
+        """Prefetch as many lines of the tile that follows as this vector has elements for."""
+        bits = self.stage.types.prefetched_bits
+        if not bits:
+            return
+        first = (self.number * self.columns + i) * bits // LINE_BITS
+        for k in range(max(1, lanes * bits // LINE_BITS)):
+            prefetch_to_read(self.stage.following + self.stage.lines[first + k])
 
     def run_masked(self, i: Value, count: Value) -> None:
         """Write the results for `count` elements starting at element i, at most `MASKED_LANES`."""

@@ -22,6 +22,7 @@ from reorder.cpu.schedule.tile_program import (
     TileStep,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.plan.nodes import SRC
 
 
 class _Tile(NamedTuple):
@@ -32,6 +33,8 @@ class _Tile(NamedTuple):
     offsets: Value
     slots: Value
     placement: Value
+    # offset in src of the tile that follows
+    following: Value
 
 
 def emit_tiles(call: InterpreterCall, slots: Value) -> None:
@@ -39,7 +42,6 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
     builder = slots.builder
     offsets = stack_space(builder, I64, OPERANDS)
     placement = stack_space(builder, I64, len(Placement._fields))
-    tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = OPERANDS * WORD_NBYTES
     for step_range, instruction, index in each_range(call):
         head = load_fields(instruction, TileHead)
@@ -48,9 +50,11 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
         starts = tuple(offsets_at[n] + point_at[n] for n in range(OPERANDS))
         loops = OuterLoops(offsets_at + offsets_nbytes, head.outer, OPERANDS)
         steps_at = loops.end()
-        for position in loops.each_step(step_range.first, step_range.last, Position(starts, 0)):
+        steps = step_range.first, step_range.last
+        for position, following in loops.each_pair(*steps, Position(starts, 0)):
             for n, offset in enumerate(position.offsets):
                 offsets[n] = offset
+            tile = _Tile(call, offsets, slots, placement, following.offsets[SRC])
             with loop(0, head.steps) as k:
                 _emit_step(tile, steps_at + k * nbytes_of(TileStep))
     # make non-temporal stores visible to other threads
@@ -64,7 +68,13 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
     dst = _locate(tile, step.dst_base, step.dst_placed_by, step.shift)
     operand = _locate(tile, step.operand_base, step.operand_placed_by, 0)
     placement = Placement(
-        src.index, dst.index, operand.address, operand.index, _address(tile, step.factor_base)
+        src.index,
+        dst.index,
+        operand.address,
+        operand.index,
+        _address(tile, step.factor_base),
+        tile.call.src_at,
+        tile.following,
     )
     for k, number in enumerate(placement):
         tile.placement[k] = number

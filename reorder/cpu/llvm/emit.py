@@ -226,9 +226,18 @@ def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number
 
 def prefetch_to_write(address: Value) -> None:
     """Prefetch the cache line at an address into all caches, for writing."""
-    number = ir.IntType(32)
-    # 3: highest temporal locality; the last 1: the data cache
-    options = number(1), number(3), number(1)
+    _prefetch(address, 1, 3)
+
+
+def prefetch_to_read(address: Value) -> None:
+    """Prefetch the cache line at an address into all caches but the L1."""
+    _prefetch(address, 0, 2)
+
+
+def _prefetch(address: Value, writes: int, locality: int) -> None:
+    """Prefetch a cache line; a locality of 3 is the highest, for all caches."""
+    # the last 1: the data cache
+    options = (ir.Constant(ir.IntType(32), number) for number in (writes, locality, 1))
     pointer = address.inttoptr(BYTE.as_pointer())
     call(address.builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *options)
 

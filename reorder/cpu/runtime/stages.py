@@ -117,6 +117,7 @@ def stage_at(types: StageTypes) -> int:
     """Return the address of a stage."""
     key = ["combine" if types.computes else "convert", types.src, types.dst, types.work]
     key += ["non-temporal stores"] * types.streams
+    key += [f"{types.prefetched_bits}-bit elements prefetched"] * (types.prefetched_bits > 0)
     name = f"stage: {', '.join(key)}"
     return compiled_interpreter(name, _load_stage, types)
 

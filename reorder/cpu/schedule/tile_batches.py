@@ -41,6 +41,8 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
+    builder.depends_on_place |= builder.fills_lines
+    place = builder.place * BYTE_BITS // plan.dst.dtype.bits if builder.fills_lines else None
     config = KernelConfig(
         plan.src.dtype.name,
         plan.dst.dtype.name,
@@ -48,11 +50,11 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
+        place=place,
         has_fma=has_fma(),
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
-    builder.depends_on_place |= builder.fills_lines
     tiles: list[Tile] = []
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):
@@ -76,8 +78,7 @@ def _tiles_of(
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_single
-    place = builder.place * BYTE_BITS // widths[1] if builder.fills_lines else None
-    return cut_into_tiles(box, widths, limit, in_place=in_place, place=place)
+    return cut_into_tiles(box, widths, limit, in_place=in_place, place=config.place)
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

@@ -40,6 +40,9 @@ class StageTable(NamedTuple):
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
+    # the word of the table where the lines start that are prefetched: where each is in src, in
+    # bytes from the start of a tile
+    lines_at: int
 
 
 class Placement(NamedTuple):
@@ -51,6 +54,9 @@ class Placement(NamedTuple):
     operand_offset: int
     # address of the factor of `ADD_PRODUCT`, or of the inverses of `NARROW_QUOTIENT`
     factor_address: int
+    # address of src, and the offset of the tile that follows
+    buffer_address: int
+    following_offset: int
 
 
 # `placed_by` of a side that always starts at its base.
@@ -119,6 +125,8 @@ class StageTypes(NamedTuple):
     # whether whole cache lines of dst, which must be aligned to its elements, are written by
     # non-temporal stores; the interpreter of tiles emits the fence that these need
     streams: bool
+    # bits of the elements of src, of which the tile that follows is prefetched; 0: none is
+    prefetched_bits: int = 0
 
 
 # src, dst, and the scale and the zero point of each.

@@ -39,7 +39,7 @@ from reorder.cpu.schedule.tile_program import (
     encode_tile,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
@@ -269,12 +269,40 @@ class _StepWriter:
         `operand` are the last fields of a `TileStep`.
         """
         src, dst = sides
-        head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask)
-        table = np.array([*head, *(start for each in rows.tables for start in each)], np.int64)
+        words = [start for each in rows.tables for start in each]
+        lines = self._prefetched_lines()
+        at = len(StageTable._fields) + len(words)
+        head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask, at)
+        table = np.array([*head, *words, *lines], np.int64)
         computes = operation is not Operation.CONVERT
-        code = StageTypes(src.dtype, dst.dtype, work, computes, self._streams(dst, rows.columns))
+        bits = DATA_TYPES[self.config.src].bits if lines else 0
+        streams = self._streams(dst, rows.columns)
+        code = StageTypes(src.dtype, dst.dtype, work, computes, streams, bits)
         self.steps.append(TileStep(code, table, 0, 1, *src.side, *dst.side, *operand))
         return dst
+
+    def _prefetched_lines(self) -> list[int]:
+        """Return where lines start that the next stage prefetches, in bytes from a tile in src.
+
+        The first stage of a tile prefetches the one that follows, unless the data fit into the
+        thread's share of the caches. The model: a core waits for few lines at once, and its
+        prefetchers follow few rows. They start to follow rows that are read or prefetched one after
+        the other, and both lose time; so one line of each row is prefetched, then the next of each.
+        """
+        has_stage = any(isinstance(step.interpreter, StageTypes) for step in self.steps)
+        if not self.config.streams_rows or has_stage:
+            return []
+        src = self.in_place(Base.SRC, self.config.src)
+        nodes = tuple(self.nodes[k] for k in src.order)
+        rows = tile_rows(nodes, [src.reordered(src.order).strides])
+        starts = [start * src.bits // BYTE_BITS for start in rows.tables[0]]
+        if len(starts) == 1 or rows.columns * src.bits < LINE_BITS:
+            return []
+        count = -(-rows.columns * src.bits // LINE_BITS)
+        lines = [start + LINE_NBYTES * k for k in range(count) for start in starts]
+        # the stage takes one for each line that the elements of the tile fill
+        size = -(-prod(node.valid for node in nodes) * src.bits // LINE_BITS)
+        return [*lines, *[0] * (size + 1)][: size + 1]
 
     def _streams(self, dst: _Buffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
@@ -283,6 +311,15 @@ class _StepWriter:
         nbits = columns * dst.bits
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.config.streams and nbits >= LINE_BITS)
+
+    def _starts_lines(self) -> bool:
+        """Whether dst is written by non-temporal stores, and all tiles start a line of it."""
+        config = self.config
+        if config.place is None or self.is_indirect or not config.streams:
+            return False
+        line = LINE_BITS // DATA_TYPES[config.dst].bits
+        starts = [config.place + self.offsets[DST], *self.outer_strides[DST]]
+        return not any(start % line for start in starts)
 
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
         """Move a tile; with `pads` zeros are written to its padding."""
@@ -301,7 +338,9 @@ class _StepWriter:
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
-        code = Kernel(bits), program, ranges, len(ranges)
+        is_aligned = dst.base is Base.DST and self._starts_lines()
+        streams = is_aligned and all(part.fills_lines(bits) for part in boxes)
+        code = Kernel(bits, streams), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 

@@ -1,5 +1,6 @@
 """Schedules of conversions: which code runs in which order, decided without any compiled code."""
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -12,7 +13,7 @@ from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
-from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.cpu.schedule.tile_program import StageTable, StageTypes
 from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -70,6 +71,56 @@ def test_a_tile_takes_the_steps_that_it_needs(
     program = _tiles(src, dst, attr).program
     codes = [word for word in program if isinstance(word, StageTypes | Kernel)]
     assert "; ".join(map(_words, codes)) == steps
+
+
+_LARGE = Machine(1, cache_nbytes=1 << 30, streamed_nbytes=0)
+
+
+def _codes(dst: tuple[str, str], machine: Machine, place: int = 0) -> list[StageTypes | Kernel]:
+    """Return the code of the tiles that convert f32 `abcd`."""
+    src, target = memory_desc((2, 256, 16, 16), "f32"), memory_desc((2, 256, 16, 16), *dst)
+    builder = BatchBuilder(plan_reorder(src, target), 1, machine, place)
+    return [w for w in tile_batches(builder)[0].program if isinstance(w, StageTypes | Kernel)]
+
+
+@pytest.mark.parametrize(
+    ("dst", "machine", "bits"),
+    [
+        (("bf16", "acdb"), _LARGE, [32]),
+        # the data fit into the caches
+        (("bf16", "acdb"), _LARGE._replace(streamed_nbytes=1 << 30), [0]),
+        # one row: the processor prefetches it
+        (("bf16", "abcd"), _LARGE, [0]),
+        # the first stage of a tile
+        (("s4", "acdb"), _LARGE, [32, 0]),
+    ],
+)
+def test_a_stage_prefetches_the_next_tile(
+    dst: tuple[str, str], machine: Machine, bits: list[int]
+) -> None:
+    stages = [code for code in _codes(dst, machine) if isinstance(code, StageTypes)]
+    assert [code.prefetched_bits for code in stages] == bits
+
+
+@pytest.mark.parametrize("types", [("f32", "bf16"), ("bf16", "f32"), ("u4", "f32")])
+def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]) -> None:
+    dims = (1, 64, 16, 64)
+    src, dst = map(partial(memory_desc, dims), types, ("abcd", "acdb"))
+    batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst), 1, _LARGE))
+    size = len(StageTable._fields)
+    tables = [word.tolist() for word in batch.program if isinstance(word, np.ndarray)]
+    lines = [table[StageTable(*table[:size]).lines_at :] for table in tables if len(table) > size]
+    stride = 16 * 64 * src.dtype.bits // 8
+    count = len(next(filter(None, lines))) // 64
+    right = [stride * row + 64 * k for k in range(count) for row in range(64)]
+    assert [each for each in lines if each] == [[*right, 0]]
+
+
+@pytest.mark.parametrize(("place", "streams"), [(0, True), (16, False), (64, True)])
+def test_moves_out_of_scratch_stream_where_tiles_start_lines(place: int, *, streams: bool) -> None:
+    machine = Machine(1, cache_nbytes=0)
+    (move,) = (code for code in _codes(("s8", "acdb"), machine, place) if isinstance(code, Kernel))
+    assert move == Kernel(8, streams)
 
 
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
