@@ -912,7 +912,7 @@ def expression(dtype: DataType, layout: Layout) -> str:
         arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
         arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
     # by default each dim is padded to whole blocks and no further
-    steps = [layout.outer(dim).step for dim in range(layout.ndims)]
+    steps = (blocks[0].step for _, blocks in layout.parts)
     whole = (-(-size // step) * step for size, step in zip(layout.dims, steps, strict=True))
     if layout.padded_dims() != tuple(whole):
         arguments.append(f"padded_dims={layout.padded_dims()}")

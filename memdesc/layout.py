@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from functools import cached_property
 from math import lcm, prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,6 +107,7 @@ def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
 # The most offsets that are searched for the last one of a swizzled layout.
 _MAX_BASES = 1 << 20
 
+_FIELDS = ("dims", "axes", "blocks", "offset0", "xor")
 _set = object.__setattr__  # sets fields of a frozen value while it is made
 
 
@@ -229,8 +231,8 @@ class Layout(Checked):
         self._check()
 
     def __repr__(self) -> str:
-        names = ["dims", "axes", "blocks", "offset0", *(["xor"] if self.xor else [])]
-        return f"Layout({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        shown = _FIELDS if self.xor else _FIELDS[:-1]
+        return f"Layout({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @classmethod
     def computed(
@@ -243,11 +245,8 @@ class Layout(Checked):
     ) -> Layout:
         """Make a layout from numbers that this package computed: they are Python ints already."""
         layout = object.__new__(cls)
-        _set(layout, "dims", dims)
-        _set(layout, "axes", axes)
-        _set(layout, "blocks", blocks)
-        _set(layout, "offset0", offset0)
-        _set(layout, "xor", xor)
+        for name, value in zip(_FIELDS, (dims, axes, blocks, offset0, xor), strict=True):
+            _set(layout, name, value)
         layout._check()
         return layout
 
@@ -296,9 +295,7 @@ class Layout(Checked):
         >>> tile.offset((1, 0)), tile.base().offset((1, 0)), tile.base().strides()
         (72, 64, (64, 1))
         """
-        if not self.xor:
-            return self
-        return Layout.computed(self.dims, self.axes, self.blocks, self.offset0)
+        return self.with_xor(())
 
     def with_xor(self, xor: Terms) -> Layout:
         """Return the layout with the XOR terms of another one."""
@@ -395,10 +392,18 @@ class Layout(Checked):
             return self.offset0, self.offset0
         for k in partial:
             # the digits of such an axis are not independent, so the sums above are too wide
-            blocks = self._blocks_of(k)
+            blocks = self.parts[k][1]
             free, bounds = _free(blocks), _bounds(blocks, self.axes[k].padded - 1)
             low, high = low + bounds[0] - free[0], high + bounds[1] - free[1]
         return low, high
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+        """Each axis with its blocks, the largest step first."""
+        return tuple(
+            (axis, tuple(block for block in self.blocks if block.axis == k))
+            for k, axis in enumerate(self.axes)
+        )
 
     @property
     def ndims(self) -> int:
@@ -429,7 +434,7 @@ class Layout(Checked):
     @property
     def has_partial_blocks(self) -> bool:
         """Whether an axis ends inside a block, so that its digits are not independent."""
-        return any(axis.padded % self._blocks_of(k)[0].step for k, axis in enumerate(self.axes))
+        return any(axis.padded % blocks[0].step for axis, blocks in self.parts)
 
     @property
     def span(self) -> int:
@@ -459,25 +464,17 @@ class Layout(Checked):
     def axis_blocks(self, axis: int) -> tuple[Block, ...]:
         """Return the blocks of an axis, the largest step first."""
         self._refuse_xor("the blocks of an axis do not add up to its part of an offset")
-        return self._blocks_of(self._known_axis(axis))
-
-    def _blocks_of(self, axis: int) -> tuple[Block, ...]:
-        return tuple(block for block in self.blocks if block.axis == axis)
+        return self.parts[self._known_axis(axis)][1]
 
     def outer(self, axis: int) -> Block:
         """Return the outer block of an axis, which counts its whole blocks."""
         self._refuse_xor("no block has a stride")
-        axis = self._known_axis(axis)
-        return next(block for block in self.blocks if block.axis == axis)
+        return self.parts[self._known_axis(axis)][1][0]
 
     def inner(self) -> tuple[Block, ...]:
         """Return all blocks except the outer ones, axis by axis."""
         self._refuse_xor("no block has a stride")
-        return tuple(
-            block
-            for k, block in enumerate(self.blocks)
-            if k and self.blocks[k - 1].axis == block.axis
-        )
+        return tuple(block for _, blocks in self.parts for block in blocks[1:])
 
     def fused(self) -> Axis | None:
         """Return an axis of several dims; None if there is none."""
@@ -502,7 +499,7 @@ class Layout(Checked):
             raise NotBlockedError(
                 f"dims {names} are fused into one index, so they have no strides; see .blocks"
             )
-        return tuple(self.outer(k).stride for k in range(self.ndims))
+        return tuple(blocks[0].stride for _, blocks in self.parts)
 
     def tile(self, letters: str | None = None) -> tuple[Block, ...]:
         """Return the inner blocks, outermost in memory first, if they are a dense nested tile.
@@ -532,8 +529,8 @@ class Layout(Checked):
     def offset(self, index: tuple[Int, ...]) -> Int:
         """Return the offset of a logical index, or of arrays of them, which must be in range."""
         base: Any = self.offset0
-        for k, axis in enumerate(self.axes):
-            base = base + block_offset(self._blocks_of(k), axis_index(axis, self.dims, index))
+        for axis, blocks in self.parts:
+            base = base + block_offset(blocks, axis_index(axis, self.dims, index))
         offset: Int = swizzled(self.xor, base)
         return offset
 
@@ -561,8 +558,8 @@ class Layout(Checked):
         padded = checked_flag("padded", padded)
         sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
         return [
-            block_offset(self._blocks_of(k), np.arange(size, dtype=np.int64))
-            for k, size in enumerate(sizes)
+            block_offset(blocks, np.arange(size, dtype=np.int64))
+            for (_, blocks), size in zip(self.parts, sizes, strict=True)
         ]
 
     def _is_unit(self, block: Block) -> bool:

@@ -102,14 +102,13 @@ def dense_tag(layout: Layout) -> FormatTag:
             else block
         ),
     )
-    outer = {layout.outer(k) for k in range(len(axes))}
+    outer = [blocks[0] for _, blocks in layout.parts]
     digits = [
         Digit(block.axis, block.step, 0 if block in outer else block.extent) for block in order
     ]
-    whole = [layout.outer(k).step for k in range(len(axes))]
     align = tuple(
-        1 if axis.padded == -(-layout.axis_size(k) // whole[k]) * whole[k] else axis.padded or 1
-        for k, axis in enumerate(axes)
+        1 if axis.padded == -(-layout.axis_size(k) // step) * step else axis.padded or 1
+        for k, (axis, ((_, step, *_), *_)) in enumerate(layout.parts)
     )
     return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)
 

@@ -70,8 +70,8 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile(desc.letters)
-    outer = [desc.layout.outer(dim) for dim in range(desc.ndims)]
-    tag = _letters(desc.strides, [(block.extent, block.step) for block in outer])
+    outer = [(blocks[0].extent, blocks[0].step) for _, blocks in desc.layout.parts]
+    tag = _letters(desc.strides, outer)
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
     # compensation starts at a multiple of 4 bytes; oneDNN treats the bytes before it as a gap
     is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)

@@ -8,6 +8,9 @@ from math import prod
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names
 
+# an axis with its blocks, as in `Layout.parts`
+_Part = tuple[Axis, tuple[Block, ...]]
+
 
 def submemory(
     layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...], letters: str | None = None
@@ -26,19 +29,16 @@ def submemory(
         if size < 0 or at < 0 or at + size > whole:
             name = dim_name(dim, letters)
             raise MemdescError(f"{name}: a view of {size} at {at} leaves the parent's size {whole}")
-    axes = []
-    blocks: list[Block] = []
+    parts = []
     offset0 = layout.offset0
-    for k, axis in enumerate(layout.axes):
-        outer, *inner = layout.axis_blocks(k)
+    for axis, (outer, *inner) in layout.parts:
         if len(axis.dims) > 1:
             if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
                 names = dim_names(axis.dims, letters)
                 raise MemdescError(
                     f"dims {names} are fused into one index; a view must keep them whole"
                 )
-            axes.append(axis)
-            blocks += [outer, *inner]
+            parts.append((axis, (outer, *inner)))
             continue
         (dim,) = axis.dims
         size, at, end = dims[dim], offsets[dim], layout.dims[dim]
@@ -55,31 +55,26 @@ def submemory(
         offset0 += at // outer.step * outer.stride
         # a view that ends where its parent ends keeps the padding; an empty one has none
         padded = axis.padded - at if at + size == end else size
-        axes.append(Axis(axis.dims, padded if size else 0))
-        blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *inner]
+        padded = padded if size else 0
+        first = outer._replace(extent=-(-padded // outer.step))
+        parts.append((Axis(axis.dims, padded), (first, *inner)))
     # with negative strides, an empty view of an empty parent may start at a negative offset
-    return Layout.computed(
-        dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0)
-    )
+    return join_axes(dims, parts, offset0 if all(dims) else max(offset0, 0))
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
     """Reorder dims: old dim d becomes dim `perm[d]`; no data move."""
     if sorted(perm) != list(range(layout.ndims)):
         raise MemdescError(f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}")
-    dims = [0] * layout.ndims
-    for dim, size in enumerate(layout.dims):
-        dims[perm[dim]] = size
+    dims = tuple(layout.dims[perm.index(dim)] for dim in range(layout.ndims))
     parts = (
-        (Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k))
-        for k, axis in enumerate(layout.axes)
+        (Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), blocks)
+        for axis, blocks in layout.parts
     )
-    return join_axes(tuple(dims), parts, layout.offset0)
+    return join_axes(dims, parts, layout.offset0)
 
 
-def join_axes(
-    dims: tuple[int, ...], parts: Iterable[tuple[Axis, tuple[Block, ...]]], offset0: int
-) -> Layout:
+def join_axes(dims: tuple[int, ...], parts: Iterable[_Part], offset0: int) -> Layout:
     """Make a layout from axes in any order, each with its blocks, which get their axis here."""
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
@@ -109,7 +104,7 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
             f"dims {layout.dims} cannot become {dims}: by oneDNN's rule the nonzero sizes "
             "must have the same product"
         )
-    parts: list[tuple[Axis, tuple[Block, ...]]] = []
+    parts: list[_Part] = []
     kept: dict[int, int] = {}
     # an added unit dim has the number of elements inside it as its stride, as in oneDNN
     unit_stride = prod(block.extent for block in layout.inner())
@@ -121,18 +116,17 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
         elif new:
             parts += _regrouped(layout, (old, new), dims, letters)
         if old:
-            outer = layout.outer(_axis_of(layout, old[0]))
+            outer = _part_of(layout, old[0])[1][0]
             unit_stride = outer.stride * layout.dims[old[0]] // outer.step
-    for k, axis in enumerate(layout.axes):
+    for axis, blocks in layout.parts:
         # fused dims stay together; anything else was refused above
         if axis.dims[0] in kept:
-            new_axis = Axis(tuple(kept[dim] for dim in axis.dims), axis.padded)
-            parts.append((new_axis, layout.axis_blocks(k)))
+            parts.append((Axis(tuple(kept[dim] for dim in axis.dims), axis.padded), blocks))
     return join_axes(dims, parts, layout.offset0)
 
 
-def _axis_of(layout: Layout, dim: int) -> int:
-    return next(k for k, axis in enumerate(layout.axes) if dim in axis.dims)
+def _part_of(layout: Layout, dim: int) -> _Part:
+    return next(part for part in layout.parts if dim in part[0].dims)
 
 
 def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Iterable[_Group]:
@@ -146,7 +140,7 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
     while old or new:
         if old and layout.dims[old - 1] == 1:
             old -= 1
-            if layout.axes[_axis_of(layout, old)].padded == 1:
+            if _part_of(layout, old)[0].padded == 1:
                 yield range(old, old + 1), range(0)
             elif new and dims[new - 1] == 1:
                 new -= 1
@@ -185,7 +179,7 @@ def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]
 
 def _regrouped(
     layout: Layout, group: _Group, dims: tuple[int, ...], letters: str | None
-) -> list[tuple[Axis, tuple[Block, ...]]]:
+) -> list[_Part]:
     """Return the new dims of a group as axes with their blocks.
 
     Each new dim takes the innermost digits of the old dims' row-major index that are left. A digit
@@ -222,15 +216,14 @@ def _digits(layout: Layout, dims: range, letters: str | None) -> list[tuple[int,
     """
     digits: list[tuple[int, int]] = []
     for dim in dims:
-        k = _axis_of(layout, dim)
-        axis = layout.axes[k]
+        axis, blocks = _part_of(layout, dim)
         is_padded = axis.padded != layout.dims[dim] and dim > dims.start
-        if is_padded or len(axis.dims) > 1 or axis.padded % layout.outer(k).step:
+        if is_padded or len(axis.dims) > 1 or axis.padded % blocks[0].step:
             raise MemdescError(
                 f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "
                 f"size {layout.dims[dim]}; reorder to a plain layout first"
             )
-        for block in layout.axis_blocks(k):
+        for block in blocks:
             if digits and digits[-1][1] == block.extent * block.stride:
                 digits[-1] = (digits[-1][0] * block.extent, block.stride)
             elif block.extent > 1:

@@ -146,10 +146,6 @@ def no_system(name: object) -> str:
     )
 
 
-# The width that names are read for if the caller gives no type; some exist for some widths only.
-_DEFAULT_BITS = 32
-
-
 def parse_layout(
     text: str,
     dims: Iterable[int] | None = None,
@@ -219,8 +215,10 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     name = given.text.strip()
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
+    # some names exist for some widths only; which is the default does not matter
+    bits = given.dtype.bits if given.dtype else 32
     # the number of dims does not matter here, so any will do where none are given
-    if not is_name(name, len(given.dims or ()) or 1, _bits(given)):
+    if not is_name(name, len(given.dims or ()) or 1, bits):
         # it may look like a name, or like no notation: then the error is that of a name
         refused = ""
         try:
@@ -235,7 +233,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
         if prefix is not None:
             raise UnknownFormatError(f"unknown format {short_repr(name)}: {no_system(prefix[1])}")
         try:
-            resolve(name, given.dims or (), _bits(given))
+            resolve(name, given.dims or (), bits)
         except UnknownFormatError as error:
             if not refused:
                 raise
@@ -267,10 +265,6 @@ def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDes
     raise UnsupportedFormatError(
         f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
     )
-
-
-def _bits(given: Given) -> int:
-    return given.dtype.bits if given.dtype else _DEFAULT_BITS
 
 
 def _readings(given: Given) -> MemoryDesc | None:

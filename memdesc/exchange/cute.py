@@ -29,7 +29,6 @@ from memdesc.int64 import INT64_MAX
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import cute_swizzle, cute_text
 from memdesc.swizzle import Terms, exact_terms
-from memdesc.tuples import NamedTuple
 
 # Sw<3,3,3> of C++, S<3,3,3> of the DSL, SW_3_3_3 of pycute, (Swizzle(3, 3, 3)) of tensor-layouts
 _SWIZZLE = (
@@ -75,19 +74,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-class _Composed(NamedTuple):
-    """A layout's text without what is around it: B, M and S, the offset, and the pointer's bits."""
-
-    text: str
-    swizzle: tuple[int, int, int]
-    offset0: int
-    bits: int | None
-    dtype: DataType | None
-    address: int
-
-
-def _composed(text: str) -> _Composed:
-    """Take a swizzle, an offset and a pointer off the text of a layout."""
+def _composed(text: str) -> re.Match[str]:
+    """Match what a swizzle, an offset and a pointer before a layout are, and the layout's text."""
     if tensor := re.fullmatch(_TENSOR, text, re.DOTALL):
         swizzle = f"{tensor['swizzle']} o " if tensor["swizzle"] else ""
         text = f"{swizzle}ptr[{tensor['type']}] o {tensor['layout']}"
@@ -96,39 +84,36 @@ def _composed(text: str) -> _Composed:
         text = f"{composed['swizzle']} o {offset} o {composed['layout']}"
     match = re.fullmatch(_COMPOSITION, text, re.DOTALL)
     assert match is not None  # noqa: S101 - all parts but the last may be missing
-    pair = match["layout"].strip()
-    if called := re.fullmatch(r"Layout(\(.*\))", pair, re.DOTALL):
+    return match
+
+
+def _pair(text: str) -> str:
+    """Return the shape:stride of a text that may be a Layout, or have parentheses around it."""
+    if called := re.fullmatch(r"Layout(\(.*\))", text, re.DOTALL):
         parts = tree_of(called[1])
         if isinstance(parts, int) or len(parts) != 2:  # noqa: PLR2004 - a pair
             unclear("a Layout has a shape and a stride")
-        pair = ":".join(map(str, parts))
-    shape = pair.partition(":")[0]
-    if shape != pair and shape.count("(") == shape.count(")") + 1 and pair[-1] == ")":
-        pair = pair[1:-1]  # tensor-layouts writes parentheses around a layout
-    bits, low, shift = (int(match[part] or 0) for part in "BMS")
-    return _Composed(
-        pair,
-        (bits, low, shift),
-        int(match["offset"] or 0),
-        int(match["bits"]) if match["bits"] else None,
-        type_named(match["type"], ANY_TYPES) if match["type"] else None,
-        int(match["address"] or "0", 16),
-    )
+        text = ":".join(map(str, parts))
+    shape = text.partition(":")[0]
+    if shape != text and shape.count("(") == shape.count(")") + 1 and text[-1] == ")":
+        text = text[1:-1]  # tensor-layouts writes parentheses around a layout
+    return text
 
 
-def _terms(given: Given, composed: _Composed, dtype: DataType) -> Terms:
+def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
     """Return the XOR term of a swizzle in elements; refuse what CuTe does not compile."""
-    bits, low, shift = composed.swizzle
+    bits, low, shift = (int(match[part] or 0) for part in "BMS")
     if min(bits, low) < 0 or abs(shift) < bits:
         unclear(f"Swizzle<{bits},{low},{shift}> needs B and M of 0 or more, and |S| of at least B")
-    pointed = composed.dtype.bits if composed.dtype else composed.bits
-    if pointed is not None:
+    if match["bits"] or match["type"]:
+        pointed = int(match["bits"] or dtype.bits)
+        address = int(match["address"] or "0", 16)
         unit = 1 << bits + low + abs(shift)
         if pointed != dtype.bits and (bits or given.dtype):
             unclear(f"its pointer has elements of {pointed} bits, not {dtype}; give dtype")
-        if bits and composed.address % unit:
+        if bits and address % unit:
             indescribable(
-                f"a pointer swizzles its address, and {composed.address:#x} is not a multiple of "
+                f"a pointer swizzles its address, and {address:#x} is not a multiple of "
                 f"{unit} bytes, so the pattern starts inside its period"
             )
         # from bytes to elements: what swaps bits inside an element is dropped
@@ -139,10 +124,10 @@ def _terms(given: Given, composed: _Composed, dtype: DataType) -> Terms:
 
 
 def _read(given: Given) -> MemoryDesc:
-    composed = _composed(given.text.strip())
-    dtype = given.type(composed.dtype)
-    terms = _terms(given, composed, dtype)
-    text = composed.text
+    match = _composed(given.text.strip())
+    text = _pair(match["layout"].strip())
+    dtype = given.type(type_named(match["type"], ANY_TYPES) if match["type"] else None)
+    terms = _terms(given, match, dtype)
     if re.search(r"S[wW]?\s*<|[Ss]wizzle|SW_", text):
         unclear("a swizzle is Sw<B,M,S> o 0 o shape:stride, or before a pointer")
     if "@" in text or "o" in text.split():
@@ -163,11 +148,10 @@ def _read(given: Given) -> MemoryDesc:
         # one coordinate counts through all modes, the leftmost fastest
         modes = [[digit for mode in modes for digit in mode]]
     if len(dims) != len(modes):
-        reason = f"dims {dims} have {counted(len(dims), 'size')}, but it has "
-        reason += counted(len(modes), "mode")
-        unclear(reason)
+        have, modes_of_it = counted(len(dims), "size"), counted(len(modes), "mode")
+        unclear(f"dims {dims} have {have}, but it has {modes_of_it}")
     digits = [mode[::-1] for mode in modes]
-    return desc_of(dtype, layout_by_digits(dims, digits, composed.offset0, terms))
+    return desc_of(dtype, layout_by_digits(dims, digits, int(match["offset"] or 0), terms))
 
 
 def _log2_nbytes(dtype: DataType) -> int:

@@ -12,7 +12,7 @@ import re
 from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.exchange.system import Given, System, indescribable, unclear
 from memdesc.layout import Layout, layout_by_digits, layout_by_strides
 from memdesc.swizzle import exact_terms
@@ -44,15 +44,16 @@ _ATOM = r"(?:\w+::)*(?:Layout_)?((?:K|MN)_(?:INTER|SW\w+?))(?:_Atom(?:<([\w:]+)>
 _MODE = rf"(?:CU_TENSOR_MAP_)?({'|'.join(_MODES)})"
 
 
-def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
-    """Return the layout of a name for these sizes; refuse what is not whole atoms."""
+def _read(given: Given) -> MemoryDesc:
+    text, dtype, dims = given.text.strip(), given.type(), given.sizes()
+    bits = dtype.bits
     if mode := re.fullmatch(_MODE, text):
         swizzle, width = _MODES[mode[1]]
         length = width * BYTE_BITS // bits
         if dims[-1] > length or len(dims) > _MAX_BOX_NDIMS:
             indescribable(f"a box has at most 5 dims, the last of at most {length} elements")
         outer = tuple(length * prod(dims[dim + 1 : -1]) for dim in range(len(dims) - 1))
-        return _swizzled(layout_by_strides(dims, (*outer, 1)), swizzle, bits)
+        return _swizzled(dtype, layout_by_strides(dims, (*outer, 1)), swizzle)
     atom = re.fullmatch(_ATOM, text)
     if atom is None or atom[1] not in _ATOMS:
         unclear(f"its tiles are {', '.join([*_ATOMS, *_MODES])}")
@@ -70,19 +71,14 @@ def _layout(text: str, dims: tuple[int, ...], bits: int) -> Layout:
     for size, own, stride, dense in zip(dims, sizes, outer, inner, strict=True):
         is_one = size <= own or stride == dense * own
         digits.append([(size, dense)] if is_one else [(size // own, stride), (own, dense)])
-    return _swizzled(layout_by_digits(dims, digits), swizzle, bits)
+    return _swizzled(dtype, layout_by_digits(dims, digits), swizzle)
 
 
-def _swizzled(layout: Layout, swizzle: tuple[int, int, int], bits: int) -> Layout:
-    """Swizzle a layout whose B, M and S count bytes."""
+def _swizzled(dtype: DataType, layout: Layout, swizzle: tuple[int, int, int]) -> MemoryDesc:
+    """Describe a layout that is swizzled by B, M and S in bytes."""
     count, low, shift = swizzle
-    low += BYTE_BITS.bit_length() - bits.bit_length()
-    return layout.with_xor(exact_terms(((shift, (1 << count) - 1 << low),)))
-
-
-def _read(given: Given) -> MemoryDesc:
-    dtype = given.type()
-    return desc_of(dtype, _layout(given.text.strip(), given.sizes(), dtype.bits))
+    low += BYTE_BITS.bit_length() - dtype.bits.bit_length()
+    return desc_of(dtype, layout.with_xor(exact_terms(((shift, (1 << count) - 1 << low),))))
 
 
 SYSTEM = System(

@@ -59,16 +59,6 @@ def tree_of(part: str) -> Tree:
     return tree
 
 
-def arguments(text: str, known: tuple[str, ...], reason: str) -> dict[str, ast.expr]:
-    """Return the keyword arguments that a string lists; refuse other strings with a reason."""
-    call = parse(f"f({text})")
-    values = keywords(call, known)
-    is_list = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
-    if not is_list or not values:
-        unclear(reason)
-    return values
-
-
 def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the values of the arguments that a string lists: positional and named ones."""
     try:
@@ -149,20 +139,21 @@ def outputs_of(desc: MemoryDesc, names: Sequence[str]) -> list[str]:
     tag = tag_of(desc)
     refuse_aligned(desc, tag, "a map has no sizes")
     outputs = []
-    for axis, step, extent in tag.digits:
-        text = _index(tag.axes[axis], desc.dims, names)
+    for k, step, extent in tag.digits:
+        axis = tag.axes[k]
+        *terms, _ = (
+            f"{names[dim]} * {factor} + "
+            for dim, factor in zip(axis, _factors(axis, desc.dims), strict=True)
+        )
+        text = f"({''.join(terms)}{names[axis[-1]]})" if terms else names[axis[0]]
         text += f" // {step}" if step > 1 else ""
         outputs.append(text + (f" % {extent}" if extent else ""))
     return outputs
 
 
-def _index(axis: tuple[int, ...], dims: tuple[int, ...], names: Sequence[str]) -> str:
-    """Return the index of an axis: a name, or the row-major sum of several names."""
-    if len(axis) == 1:
-        return names[axis[0]]
-    factors = [prod(dims[dim] for dim in axis[k + 1 :]) for k in range(len(axis))]
-    terms = [f"{names[dim]} * {factor}" for dim, factor in zip(axis, factors, strict=True)]
-    return f"({' + '.join([*terms[:-1], names[axis[-1]]])})"
+def _factors(axis: tuple[int, ...], dims: tuple[int, ...]) -> list[int]:
+    """Return what the indices of dims are multiplied by in their row-major sum."""
+    return [prod(dims[dim] for dim in axis[k + 1 :]) for k in range(len(axis))]
 
 
 def tag_of_outputs(
@@ -199,9 +190,8 @@ def _digit(
     else:
         terms = [_product(term) for term in _terms(node)]
         axis = tuple(dim_of.get(getattr(index, "id", ""), -1) for index, _ in terms)
-        factors = [prod(dims[dim] for dim in axis[k + 1 :]) for k in range(len(axis))]
         is_known = min(axis) >= 0 and len(set(axis)) == len(axis)
-        if is_known and [factor for _, factor in terms] == factors:
+        if is_known and [factor for _, factor in terms] == _factors(axis, dims):
             return axis, 1, 0
     reason = f"{ast.unparse(node)} is not a digit of an index over dims {dims}, such as x // 2 % 8"
     raise Indescribable(reason)

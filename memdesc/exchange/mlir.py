@@ -93,8 +93,8 @@ def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     strides = list(strides_of(desc))
     type_name = name_of_type(desc.dtype, MLIR_TYPES)
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
-    shape = _tensor(desc.dims, type_name).removeprefix("tensor<").removesuffix(">")
-    return (f"memref<{shape}, strided<{strides}{offset}>>",)
+    shape = _tensor(desc.dims, type_name)[:-1].replace("tensor", "memref")
+    return (f"{shape}, strided<{strides}{offset}>>",)
 
 
 def _read(given: Given) -> MemoryDesc:

@@ -10,7 +10,7 @@ import ast
 import re
 
 from memdesc.desc import MemoryDesc, memory_desc
-from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
+from memdesc.exchange.expressions import integer, integers, keywords, parse
 from memdesc.exchange.system import (
     TORCH_TYPES,
     Given,
@@ -35,7 +35,9 @@ _FORMATS = {
 _OF_ANY_SIZE = "torch.contiguous_format"
 # an order has dim 0; strides may have a 0 too
 _ORDER = r"\s*[(\[][0-9, ]*\b0\b[0-9, ]*[)\]]\s*"
-_FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
+_FIXED = r"\w+Layout\s*\(.*\)"
+_FIXED_KEYS = ("size", "stride", "offset", "is_pinned")
+_KEYS = ("size", "stride", "storage_offset", "dim_order")
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
@@ -72,48 +74,36 @@ def _read(given: Given) -> MemoryDesc:
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
         indescribable("it stands for the layout of some other tensor")
-    if re.fullmatch(_FIXED, text):
-        return _fixed(given)
+    is_fixed = re.fullmatch(_FIXED, text) is not None
     # tensor.dim_order() prints the order alone
-    return _strided(given, f"dim_order={text}" if re.fullmatch(_ORDER, text) else text)
-
-
-def _strided(given: Given, text: str) -> MemoryDesc:
-    """Read `size=.., stride=..`, or `dim_order=..`."""
-    reason = (
-        f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
-        "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
-    )
-    nodes = arguments(text, ("size", "stride", "storage_offset", "dim_order"), reason)
-    offset = nodes.pop("storage_offset", None)
+    text = f"dim_order={text}" if re.fullmatch(_ORDER, text) else text
+    call = parse(text if is_fixed else f"f({text})")
+    nodes = keywords(call, _FIXED_KEYS if is_fixed else _KEYS)
+    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    args = call.args if isinstance(call, ast.Call) else []
+    if is_fixed:
+        if name != "FixedLayout" or len(args) != 2 or not {"size", "stride"} <= {*nodes}:  # noqa: PLR2004 - device and data type
+            unclear(
+                "a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])"
+            )
+    elif name != "f" or args or not nodes:
+        unclear(
+            f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
+            "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
+        )
+    nodes.pop("is_pinned", None)
+    offset = nodes.pop("offset", nodes.pop("storage_offset", None))
     values = {key: integers(node) for key, node in nodes.items()}
     dims = given.sizes(values.get("size"))
+    dtype = type_named(ast.unparse(args[1]), TORCH_TYPES) if is_fixed else None
     order = values.get("dim_order")
     if order is None:
         offset0 = 0 if offset is None else integer(offset)
-        return memory_desc(dims, given.type(), strides=values.get("stride"), offset0=offset0)
+        strides = values.get("stride")
+        return memory_desc(dims, given.type(dtype), strides=strides, offset0=offset0)
     if sorted(order) != list(range(len(dims))) or "stride" in values or offset is not None:
         unclear(f"dim_order is every dim of 0 to {len(dims) - 1} once, without strides")
     return memory_desc(dims, given.type(), "".join(LETTERS[dim] for dim in order))
-
-
-def _fixed(given: Given) -> MemoryDesc:
-    """Read Inductor's FixedLayout as it is printed."""
-    call = parse(given.text)
-    values = keywords(call, ("size", "stride", "offset", "is_pinned"))
-    if (
-        not isinstance(call, ast.Call)
-        or ast.unparse(call.func) != "FixedLayout"
-        or len(call.args) != 2  # noqa: PLR2004 - device and data type
-        or not {"size", "stride"} <= {*values}
-    ):
-        unclear("a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])")
-    return memory_desc(
-        given.sizes(integers(values["size"])),
-        given.type(type_named(ast.unparse(call.args[1]), TORCH_TYPES)),
-        strides=integers(values["stride"]),
-        offset0=integer(values["offset"]) if "offset" in values else 0,
-    )
 
 
 _SPELLING = (

@@ -291,8 +291,7 @@ def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:
 def strides_of(desc: MemoryDesc) -> tuple[int, ...]:
     """Return the stride of each dim in elements; refuse blocks, fused dims and padding."""
     layout = desc.layout
-    for k, axis in enumerate(layout.axes):
-        blocks = layout.axis_blocks(k)
+    for k, (axis, blocks) in enumerate(layout.parts):
         name = dim_name(axis.dims[0], desc.letters)
         if len(axis.dims) > 1:
             reason = f"dims {dim_names(axis.dims, desc.letters)} are fused"
@@ -303,4 +302,4 @@ def strides_of(desc: MemoryDesc) -> tuple[int, ...]:
         else:
             continue
         inexpressible(f"{reason}, and it has one stride for each dim")
-    return layout.strides()
+    return layout.strides()  # refuses a swizzle

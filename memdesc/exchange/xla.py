@@ -134,8 +134,7 @@ def _read(given: Given) -> MemoryDesc:
     text = given.text
     match = re.fullmatch(_SHAPE, text)
     if match is None:
-        example = "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"
-        unclear(f"it is one array shape, such as {example}")
+        unclear("it is one array shape, such as f32[2,17,5,4]{3,2,1,0:T(16,1,1)}")
     dtype = type_named(match["type"], XLA_TYPES)
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
@@ -148,7 +147,7 @@ def _read(given: Given) -> MemoryDesc:
     suffixes_of = _suffixes(suffixes)
     for tile in suffixes_of.pop("T", []):
         digits = _tiled(digits, tile.split(","))
-    numbers = {kind: _one(suffixes_of.pop(kind)[0]) for kind in "LESM" if kind in suffixes_of}
+    numbers = {kind: _one(*suffixes_of.pop(kind)) for kind in "LESM" if kind in suffixes_of}
     if numbers.get("M"):
         indescribable(f"{numbers['M']} bytes of metadata (M) precede the elements")
     for kind, groups in suffixes_of.items():
@@ -165,6 +164,11 @@ def _read(given: Given) -> MemoryDesc:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
         indescribable(f"L({tail}) pads {whole} at its end")
     return desc
+
+
+def _one(group: str) -> int:
+    number, *others = integers_in(group) or (0, 0)
+    return unclear(f"expected one integer, found {excerpt(group)}") if others else number
 
 
 def _sizes(part: str) -> tuple[int, ...]:
@@ -187,13 +191,6 @@ def _suffixes(part: str) -> dict[str, list[str]]:
         if len(suffixes[kind]) > 1 and kind != "T":
             unclear(f"suffix {kind} has several values")
     return suffixes
-
-
-def _one(group: str) -> int:
-    values = integers_in(group)
-    if len(values) != 1:
-        unclear(f"expected one integer, found {excerpt(group)}")
-    return values[0]
 
 
 SYSTEM = System("xla", "XLA", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")

@@ -154,12 +154,8 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
             " ".join(f"{cells.letters[dim]}={i}" for dim, i in panel.items()),
         )
 
-    layout = cells.layout.base()
-    steps = {
-        axis.dims[0]: layout.outer(k).step
-        for k, axis in enumerate(layout.axes)
-        if len(axis.dims) == 1
-    }
+    parts = cells.layout.parts
+    steps = {axis.dims[0]: blocks[0].step for axis, blocks in parts if len(axis.dims) == 1}
     inner = [steps.get(dim, 1) for dim in panel_dims]
     sizes = [cells.extents[dim] for dim in panel_dims]
     panels, before = [], -1
@@ -175,12 +171,12 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
             )
         )
         before = number
-    parts = [f"rows {cells.letters[row]}"] if row is not None else []
-    parts.append(f"columns {cells.letters[column]}")
+    named = [f"rows {cells.letters[row]}"] if row is not None else []
+    named.append(f"columns {cells.letters[column]}")
     if panel_dims:
-        parts.append(f"a panel for each {','.join(cells.letters[dim] for dim in panel_dims)}")
+        named.append(f"a panel for each {','.join(cells.letters[dim] for dim in panel_dims)}")
     numbers = "offsets" if cells.values is None else "values"
-    caption = f"logical: {', '.join(parts)}; numbers are {numbers}"
+    caption = f"logical: {', '.join(named)}; numbers are {numbers}"
     return Grid(caption, panels, cells.widest)
 
 

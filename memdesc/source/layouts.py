@@ -112,12 +112,11 @@ def _sum(
 ) -> Function:
     """Return the function that sums the digits of an index times their strides, and swizzles."""
     lets, terms = [], []
-    for k, axis in enumerate(layout.axes):
+    for axis, blocks in layout.parts:
         index = axis_name(axis, letters)
         if len(axis.dims) > 1:
             own = tuple(letters[dim] for dim in axis.dims)
             lets.append(let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
-        blocks = layout.base().axis_blocks(k)
         terms += digit_terms(
             index, tuple(block._replace(stride=stride_of(block)) for block in blocks)
         )
@@ -244,11 +243,11 @@ def _find(
         gaps.append(f"{rest} % {room} > 0")
     beyond = []
     lines += when(" or ".join(gaps), _NONE) if gaps else ()
-    for k, axis in enumerate(layout.axes):
+    for axis, blocks in layout.parts:
         index = axis_name(axis, letters)
-        own = [(digits[block], block.step) for block in layout.axis_blocks(k) if block in digits]
+        own = [(digits[block], block.step) for block in blocks if block in digits]
         lines += [let(index, sum_of(0, own)), *dims_of_axis(axis, index, layout.dims, letters)]
-        if axis.padded % layout.outer(k).step:
+        if axis.padded % blocks[0].step:
             beyond.append(f"{index} >= {axis.padded}")
     lines += when(" or ".join(beyond), _NONE) if beyond else ()
     comma = "," if len(letters) == 1 else ""
@@ -273,15 +272,15 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
     digits: dict[Block, str] = {}
     lets: list[Line] = []
     partial = []
-    for k, axis in enumerate(base.axes):
+    for axis, blocks in base.parts:
         index = axis_name(axis, letters)
-        own = [block for block in base.axis_blocks(k) if block in nest]
+        own = [block for block in blocks if block in nest]
         for j, block in enumerate(own):
             digits[block] = index if len(own) == block.step == 1 else f"{index}{j}"
         if [digits[block] for block in own] != [index]:
             lets.append(let(index, sum_of(0, [(digits[block], block.step) for block in own])))
         lets += dims_of_axis(axis, index, base.dims, letters)
-        if axis.padded % base.outer(k).step:
+        if axis.padded % blocks[0].step:
             partial.append(f"{index} < {axis.padded}")
     strides = [prod(base.dims[dim + 1 :]) if size > 1 else 0 for dim, size in enumerate(base.dims)]
     at_src = sum_of(0, zip(letters, strides, strict=True))
