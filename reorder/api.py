@@ -10,7 +10,6 @@ import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
-from memdesc.tuples import NamedTuple
 from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
 from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
@@ -220,29 +219,18 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         raise MemdescError(
             "wait_for takes events of a device, but this reorder runs on the CPU; pass queue="
         )
-    call = _Call(x, dst, src, dtype, attr, out, threads)
+    call = x, dst, src, dtype, attr, out, threads
     return cast("Memory | Written", _reorder_on_cpu(call, key, entry))
-
-
-class _Call(NamedTuple):
-    """The arguments of a reorder on the CPU."""
-
-    x: Any
-    dst: Any
-    src: Any
-    dtype: Any
-    attr: Any
-    out: Any
-    threads: Any
 
 
 def _is_tensor(given: object) -> bool:
     return type(given) not in _HOST and not isinstance(given, ndarray) and is_exporter(given)
 
 
-def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
+def _reorder_on_cpu(call: tuple[Any, ...], key: Any, entry: Any) -> Any:
     """Check everything and reorder; leave what was found for later calls with the same key."""
     x, dst, src, dtype, attr, out, threads = call
+    given, named, returned = x, (dst, src, dtype), out
     if isinstance(attr, Attr) and attr.is_large:
         key = None  # which would keep its arrays
     if _is_tensor(x) and not isinstance(src, MemoryDesc | ImageDesc):
@@ -250,12 +238,12 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     if _is_tensor(out):
         array = from_dlpack(out, "out", write=True)
         out = array if array.flags.writeable else out
-    if x is not call.x or out is not call.out:
+    if x is not given or out is not returned:
         # what tensors export is known as arrays are
         done: Any = reorder(x, dst, src=src, dtype=dtype, attr=attr, out=out, threads=threads)
         if key is not None and not entry:
             note_tensors(key, x, out)
-        return done if out is None else call.out
+        return done if out is None else returned
     # another thread may assign the shape of a caller's array, but not that of a view
     x = x.view() if type(x) is ndarray else x
     out = out.view() if type(out) is ndarray else out
@@ -278,12 +266,11 @@ def _reorder_on_cpu(call: _Call, key: Any, entry: Any) -> Any:
     if entry is None and key is not None:
         note(key, SEEN)
     elif entry is SEEN:
-        named = call.dst, src, call.dtype
         sides = Passed(key[:3], x, source), Passed(key[-3:], out, memory)
         note(key, known_call(run, *sides, named, wanted))
     if isinstance(wanted, ImageDesc):
         return to_pixels(memory, wanted)
-    return memory if call.out is None else call.out
+    return memory if returned is None else returned
 
 
 def is_on_device(memory: Any) -> bool:

@@ -283,10 +283,8 @@ def _ulp_at(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         exponents = np.frexp(np.where(np.isfinite(largest), largest, 0))[1]
         for kind in kinds:
-            if kind.name == "boolean":
-                continue
             if _is_integer(kind.numpy):
-                ulp = np.maximum(ulp, 1)
+                ulp = np.maximum(ulp, kind.name != "boolean")
                 continue
             facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call] # it has no types
             step = np.ldexp(np.where(largest > 0, float(facts.eps), 0), exponents - 1)
@@ -295,7 +293,7 @@ def _ulp_at(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_integer(kind: np.dtype[Any]) -> bool:
-    return kind.kind in "iu" or "int" in kind.name
+    return kind.kind in "biu" or "int" in kind.name
 
 
 def _distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
@@ -310,25 +308,19 @@ def _distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) -> Difference:
     index = tuple(map(int, np.unravel_index(at, left.desc.dims)))
     a, b = (values[at : at + 1] for values in flat)
+    one, other = (int(x[0]) if _is_integer(x.dtype) else float(x[0]) for x in (a, b))
     offset_a, offset_b = (int(memory.desc.offset(index)) for memory in (left, right))
     bits_a, bits_b = (memory.desc.dtype.bits for memory in (left, right))
     return Difference(
         index,
-        _number(a),
-        _number(b),
+        one,
+        other,
         float(_distance(*widened((a, b)))[0]),
         offset_a,
         offset_b,
         offset_a * bits_a // 8,
         offset_b * bits_b // 8,
     )
-
-
-def _number(value: NDArray[Any]) -> float:
-    """Return an element as a Python number: an int if its type is an integer type."""
-    if value.dtype.kind == "b" or _is_integer(value.dtype):
-        return int(value[0])
-    return float(value[0])
 
 
 def _padding(left: Memory, right: Memory) -> tuple[tuple[int, int], bool]:

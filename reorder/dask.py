@@ -184,8 +184,6 @@ class _ArrayAxis(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The part of a dim that is in a chunk."""
-
     dim: int
     start: int
     size: int

@@ -151,7 +151,6 @@ def _compile_conversion(src: str, dst: str) -> None:
 
 
 def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:
-    """Yield functions that each compile the decoder of a record into a float type."""
     for name in records:
         desc = record_desc(_RECORD_DIMS, name)
         record = Record(desc)

@@ -339,7 +339,6 @@ def _misfit(held: Stored, words: Words) -> str:
 
 
 def _named(desc: MemoryDesc | RecordDesc | None) -> str:
-    """Return a descriptor, and the name of its packing if it has one."""
     names = desc.names() if isinstance(desc, MemoryDesc) else ()
     packing = next((name.text for name in names if name.vocabulary == "weights"), None)
     return f"{desc!r} ({packing})" if packing else repr(desc)

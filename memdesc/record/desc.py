@@ -22,7 +22,6 @@ from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.cells import Limits
 
 
 @value_class
@@ -160,16 +159,13 @@ class RecordDesc(Checked):
         >>> print(memdesc.record.record_desc((1, 32), "q4_0").show().text.splitlines()[-1])
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture.cells import FULL  # only pictures need it
-
-        return self._drawn(FULL)
+        return self._drawn(is_compact=False)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.cells import COMPACT  # only pictures need it
+        return self._drawn(is_compact=True).fragment
 
-        return self._drawn(COMPACT).fragment
-
-    def _drawn(self, limits: Limits) -> Picture:
+    def _drawn(self, *, is_compact: bool) -> Picture:
+        from memdesc.picture.cells import COMPACT, FULL  # only pictures need it
         from memdesc.picture.draw import draw_fields  # only pictures need it
 
         bits = self.bits_per_element
@@ -183,6 +179,7 @@ class RecordDesc(Checked):
             ),
             *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
         ]
+        limits = COMPACT if is_compact else FULL
         return draw_fields(head, self.fields, self.bare.tensors, limits)
 
     @property

@@ -210,7 +210,6 @@ def _number(fields: Sequence[_BlockField], text: str) -> Number:
 
 
 def _rule(fields: Sequence[_BlockField], text: str) -> Rule:
-    """Read a formula."""
     match = re.fullmatch(_RULE, text)
     assert match is not None, text  # noqa: S101 - the rows above are right
     read = partial(_number, fields)
@@ -224,7 +223,6 @@ def _rule(fields: Sequence[_BlockField], text: str) -> Rule:
 
 
 def _block_types() -> Iterator[tuple[int, GgufType]]:
-    """Read the table: the number of each block type, and what it is."""
     for text in re.split(r"\n(?=\w)", _TABLE.strip()):
         head, _, rest = text.partition("\n")
         name, number, sizes, formula = head.split(" ", 3)

@@ -224,34 +224,25 @@ _BNB_TABLES = {
 # fmt: on
 
 
-def _from_one(rule: Rule, options: Options) -> Rule:
-    """Return the rule of zero points that version 1 stores minus 1."""
-    minus = -1 if options["zeros"] == "v1" else 0
-    return rule if rule.zero is None else rule._replace(zero=rule.zero._replace(minus=minus))
+def _of_codes(rule: Rule, **changes: Any) -> Rule:
+    return rule._replace(code=rule.code._replace(**changes))
 
 
-def _from_middle(rule: Rule, options: Options) -> Rule:
-    """Return the rule of codes around the middle one, unless there are zero points."""
-    minus = 0 if rule.zero else 1 << options.get("bits", 4) - 1
-    return rule._replace(code=rule.code._replace(minus=minus))
-
-
-def _in_scales(rule: Rule, options: Options) -> Rule:
-    """Return a rule that is computed in the type of the scales."""
-    return rule._replace(kind=options["scales"])
-
-
-def _with_table(table: tuple[float, ...], rule: Rule, _: Options) -> Rule:
-    """Return the rule of codes that a table has the numbers of."""
-    return rule._replace(code=rule.code._replace(table=table))
-
-
+# how the rule differs from the one that the roles of the tensors make
 _RULES: Mapping[str, Callable[[Rule, Options], Rule]] = {
-    "from_one": _from_one,
-    "from_middle": _from_middle,
-    "in_scales": _in_scales,
-    "nf4": partial(_with_table, _BNB_TABLES["nf4"]),
-    "fp4": partial(_with_table, _BNB_TABLES["fp4"]),
+    "": lambda rule, _: rule,
+    # version 1 stores zero points minus 1
+    "from_one": lambda rule, o: rule._replace(
+        zero=rule.zero and rule.zero._replace(minus=-1 if o["zeros"] == "v1" else 0)
+    ),
+    # codes are around the middle one, unless there are zero points
+    "from_middle": lambda rule, o: _of_codes(
+        rule, minus=0 if rule.zero else 1 << o.get("bits", 4) - 1
+    ),
+    # all is computed in the type of the scales
+    "in_scales": lambda rule, o: rule._replace(kind=o["scales"]),
+    "nf4": lambda rule, _: _of_codes(rule, table=_BNB_TABLES["nf4"]),
+    "fp4": lambda rule, _: _of_codes(rule, table=_BNB_TABLES["fp4"]),
 }
 
 
@@ -284,7 +275,6 @@ _ORDERS: Mapping[str, Callable[[tuple[int, ...], Options], Layout]] = {
 
 
 def _group(options: Options, size: int) -> int:
-    """Return how many inputs share a scale."""
     return options["group"] if options["group"] > 0 else max(size, 1)
 
 
@@ -336,7 +326,6 @@ def _rows() -> Iterator[str]:
 
 
 def _schemes() -> Iterator[Scheme]:
-    """Read the table."""
     for text in _rows():
         head, *lines = text.split("\n")
         head, _, options = head.partition(": ")
@@ -348,7 +337,7 @@ def _schemes() -> Iterator[Scheme]:
             letters,
             tuple(map(_part, lines)),
             tuple(_option(*each.split("=")) for each in options.split()),
-            _RULES.get(fields.pop("rule", ""), lambda rule, _: rule),
+            _RULES[fields.pop("rule", "")],
             stacked,
             data=(fields.pop("data"),) if "data" in fields else (),
             **fields,

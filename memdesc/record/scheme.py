@@ -277,10 +277,8 @@ class Scheme(NamedTuple):
         """The options that give the same tensors other numbers."""
         if any(callable(part.shows) for part in self.parts):
             return ()
-        texts = [
-            text for p in self.parts for text in (p.shape, p.kind, p.when, *map(str, [p.shows]))
-        ]
-        return tuple(o for o in self.options if not any(o.name in text for text in texts))
+        texts = " ".join(f"{p.shape} {p.kind} {p.when} {p.shows}" for p in self.parts)
+        return tuple(o for o in self.options if o.name not in texts)
 
     def shown(self, held: Any) -> dict[str, bool]:
         """Return the options that the names of its tensors show."""
@@ -333,7 +331,6 @@ class Scheme(NamedTuple):
 
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
-    """Return the rule that the roles of parts make."""
     scales, zeros, offsets = (
         tuple(
             Number(((part.name, 0),), divides=part.role == "divisor")
@@ -360,7 +357,6 @@ class _Sizes(NamedTuple):
         return text.format(**self.options, word=word, experts=experts)
 
     def value(self, word: str, letter: str) -> int:
-        """Return a number, or the value of an option for a dim."""
         if word.isdecimal():
             return int(word)
         option, value = self.scheme.option(word), self.options[word]

@@ -123,7 +123,6 @@ def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:
 
 
 def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) -> dict[str, Any]:
-    """Return the arguments of an `Attr` for a parameter with generated values."""
     widths = tuple(map(int, groups.split("x"))) if groups else ()
     if len(widths) > len(dims) or 0 in widths:
         raise MemdescError(

@@ -104,7 +104,7 @@ class DeviceBench:
     def measure(self, case: Problem) -> dict[str, Any]:
         """Return the facts of a case. Fails if dst differs from what the CPU writes."""
         loaded = self.load(case)
-        seconds = self.seconds(loaded)
+        seconds = self._median(self.runner(loaded))
         found = np.empty(loaded.wanted.size, np.uint8)
         cl.enqueue_copy(self.queue, found, loaded.dst, **_region(case.descs[1]))
         loaded.src.release()
@@ -128,10 +128,6 @@ class DeviceBench:
             "of_copy": copy / seconds,
             "torch_of_copy": copy / torch if torch else None,
         }
-
-    def seconds(self, loaded: LoadedCase) -> float:
-        """Return the median time of a reorder on the device."""
-        return self._median(self.runner(loaded))
 
     def runner(self, loaded: LoadedCase) -> Callable[[], list[cl.Event]]:
         """Return a callable that enqueues a reorder and returns the events of its commands."""
@@ -191,7 +187,6 @@ def duration(events: list[cl.Event]) -> float:
 
 
 def _linear_desc(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
-    """Return the descriptor of a buffer, or of the pixels of an image in one."""
     return desc.desc if isinstance(desc, ImageDesc) else desc
 
 
@@ -203,7 +198,6 @@ def _region(desc: MemoryDesc | ImageDesc) -> dict[str, Any]:
 
 
 def _random_bytes(desc: MemoryDesc) -> NDArray[np.uint8]:
-    """Return random bytes; floats of 16 and 32 bits have a magnitude from 32 to 128."""
     words = _random_words(desc.dtype.name)
     return np.resize(words, -(-desc.nbytes // 4)).view(np.uint8)[: desc.nbytes]
 

@@ -10,7 +10,7 @@ from math import inf
 from random import Random
 from statistics import median
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
@@ -74,7 +71,11 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
     prepared(src, dst)
     first = perf_counter() - start
     ours = dst.copy()
-    candidates = [Peer("", lambda: prepared(src, dst)), memcpy(_halves(src, dst), threads)]
+    copied = src, dst
+    if src.nbytes != dst.nbytes:  # a copy that moves as many bytes as the reorder
+        nbytes = (src.nbytes + dst.nbytes) // 2
+        copied = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
+    candidates = [Peer("", lambda: prepared(src, dst)), memcpy(copied, threads)]
     differs = []
     for make in peers:
         peer = make(case, (src, dst), threads)
@@ -123,14 +124,6 @@ def _buffers(case: Case) -> Buffers:
         src = Memory(case.src, src.data)
     # as users allocate it: large arrays of numpy do not start a cache line
     return src.data, np.zeros(case.dst.nbytes, np.uint8)
-
-
-def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
-    """Return two buffers of equal size: copying one moves as many bytes as the reorder."""
-    if src.nbytes == dst.nbytes:
-        return src, dst
-    nbytes = (src.nbytes + dst.nbytes) // 2
-    return np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float]]:

@@ -246,10 +246,12 @@ def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
 
 def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
     """Merge blocks that continue each other, as nested modes of CuTe may, if oneDNN needs that."""
-    if isinstance(layout, ImageDesc) or _is_blocked(layout):
-        return layout
-    whole = with_merged_blocks(layout)
-    return whole if _is_blocked(whole) else layout
+    if isinstance(layout, MemoryDesc):
+        for desc in (layout, with_merged_blocks(layout)):
+            with suppress(NotBlockedError):
+                _ = desc.inner_blks
+                return desc
+    return layout
 
 
 def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
@@ -271,13 +273,6 @@ def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
             blocks.append(block)
     merged = Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0, layout.xor)
     return desc_of(desc.dtype, merged, desc.extra, desc.letters)
-
-
-def _is_blocked(desc: MemoryDesc) -> bool:
-    try:
-        return desc.inner_blks is not None
-    except NotBlockedError:
-        return False
 
 
 def pair_of(options: Options, to: str) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:

@@ -86,7 +86,6 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
 
 
 def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:
-    """Compare the only tensor, or the named one, of two files."""
     paths = options.a, options.b
     a, b = map(_read, paths, readings)
     if a.desc.dims != b.desc.dims:
@@ -234,7 +233,6 @@ def _compare_sets(
 
 
 def _row(pair: Pair) -> Facts:
-    """Return what is printed of two tensors that differ."""
     row = {"name": pair.name, "a": pair.a.what, "b": pair.b.what, "causes": [*pair.causes]}
     if pair.found is None:
         return row | {"problem": pair.problem}

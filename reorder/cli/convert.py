@@ -136,7 +136,6 @@ class _Shown:
         self.start = self._last = 0.0
 
     def show(self, now: ConvertProgress) -> None:
-        """Show how far the conversion is."""
         seconds = time.monotonic()
         if now.stage == "planned":
             if not self._has_rules:

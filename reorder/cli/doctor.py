@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,13 +49,14 @@ def _answer(options: Options) -> tuple[Facts, int]:
         return {"report": _report()}, 0
     from reorder.cpu import cache_folder, count_threads  # LLVM is slow to load
 
+    folder = cache_folder()
     facts: Facts = {
         "memdesc": memdesc.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
         **{package: _version(package) for package in _PACKAGES},
         "threads": count_threads(),
-        "kernel_cache": _text(cache_folder()) or Said(None, _NO_CACHE),
+        "kernel_cache": str(folder) if folder else Said(None, _NO_CACHE),
     }
     if VARIABLE in os.environ:
         facts["assumed_machine"] = os.environ[VARIABLE]
@@ -123,7 +123,6 @@ def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
 
 
 def _compile() -> Facts:
-    """Compile the CPU kernels, and say how many there are."""
     # these load LLVM, which is slow
     from reorder.cpu import cache_folder
     from reorder.precompile import compile_kernels
@@ -135,15 +134,11 @@ def _compile() -> Facts:
 
         made = compile_kernels(progress=show)
     return {
-        "folder": _text(cache_folder()),
+        "folder": str(cache_folder()),
         "kernels": len(made),
         "compiled": sum(not kernel["is_loaded"] for kernel in made),
         "seconds": round(sum(kernel["seconds"] for kernel in made), 2),
     }
-
-
-def _text(folder: Path | None) -> str | None:
-    return None if folder is None else str(folder)
 
 
 def _opencl() -> Facts:
@@ -160,7 +155,8 @@ def _opencl() -> Facts:
     except memdesc.MemdescError as error:
         return {"opencl": str(error)}
     facts = opencl_facts(loader_report(), found, INSTALL_CPU_RUNTIME)
-    return facts | {"opencl_cache": _text(cache_folder())}
+    folder = cache_folder()
+    return facts | {"opencl_cache": folder and str(folder)}
 
 
 def opencl_facts(runtimes: list[str], found: Sequence[Device], how: str) -> Facts:

@@ -41,7 +41,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 
 def _answer_for_set(options: Options, plain: dict[str, Memory]) -> tuple[Facts, int]:
-    """Answer for each tensor that both archives have."""
     tensors = Operand(options.dump).tensors()
     common = [name for name in tensors if name in plain]
     if not common:

@@ -34,7 +34,6 @@ _FLOATS = ("f64", *UNQUANTISED)
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    """List what a path, or one tensor in it, holds."""
     operand = Operand(options.path)
     container = read_container(operand.path, skip_unreadable=True)
     operand.check_named(container.entries)
@@ -43,7 +42,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
     alike = {} if options.all else {"alike": _alike(found)}
     for each in (found, *alike.values()):
-        each.sort(key=lambda row: _key(row[options.sort]))
+        # numbers from the largest on
+        each.sort(key=lambda row: -v if isinstance(v := row[options.sort], int) else v)
     shown = {row["name"] for row in found}
     weights = _weights(container, model.weights)
     chosen = sorted((each for each in weights if each.codes in shown), key=lambda each: each.layer)
@@ -109,7 +109,6 @@ def _notes(
 def _totals(
     rows: Iterable[Facts], key: Callable[[Facts], object], shown: Iterable[str]
 ) -> list[Facts]:
-    """Merge the rows of each key; add up how many there are, their bytes and their padding."""
     names = ("count", "bytes", "padding")
     found: dict[object, Facts] = {}
     for row in rows:
@@ -134,10 +133,6 @@ def _alike(rows: Iterable[Facts]) -> list[Facts]:
         if total["count"] > 1:
             total["name"] = starred(total["name"])
     return found
-
-
-def _key(value: Any) -> Any:
-    return -value if isinstance(value, int) else value
 
 
 class _Weight(NamedTuple):
@@ -323,7 +318,6 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 def _kind_line(kind: Facts) -> str:
-    """Return a line about the layers of one record."""
     each = 8 * kind["bytes"] / max(kind["weights"], 1)
     scales = f", {kind['scales']}" if kind["scales"] else ""
     head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Any, TextIO
+from operator import itemgetter
+from typing import TextIO
 
 from memdesc import MemdescError
 from memdesc.errors import counted
@@ -173,19 +174,11 @@ def _facts_of(found: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Fact
 
 
 def _times(times: Times) -> Facts:
-    found = {
-        "milliseconds": times.cost,
-        "executions": times.executions,
-        "median": times.median,
-        "min": times.least,
-        "max": times.most,
-        "sum": times.total,
-    }
-    return {key: _round(value) for key, value in found.items()}
+    keys = ("milliseconds", "executions", "median", "min", "max", "sum")
+    return dict(zip(keys, map(_round, (times.cost, *times)), strict=True))
 
 
 def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) -> None:
-    """Measure the most expensive reorders here."""
     threads = _threads(options.threads, log)
     facts["bench_threads"] = threads
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
@@ -229,7 +222,6 @@ def _share(found: LogReport, milliseconds: float) -> float:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return the report as lines: tables, then what could be saved."""
     lines = [*_head(facts), *_warnings(facts), *_unread(facts), "", *_primitives(facts)]
     for key, section in (
         ("reorders", _reorders),
@@ -276,7 +268,7 @@ def _head(facts: Facts) -> list[str]:
         )
         if set_up[each]
     ]
-    return [*lines, f"set-up: {'; '.join(parts)}"] if parts else lines
+    return lines + ([f"set-up: {'; '.join(parts)}"] if parts else [])
 
 
 def _warnings(facts: Facts) -> list[str]:
@@ -325,16 +317,12 @@ def _unread(facts: Facts) -> list[str]:
 
 
 def _time(key: str) -> Callable[[Facts], str]:
-    return lambda row: "" if row[key] is None else _ms(row[key])
-
-
-def _count(key: str) -> Callable[[Facts], str]:
-    return lambda row: str(row[key] or "")
+    return lambda row: _ms(row.get(key))
 
 
 _TIMES: Columns = {
     "ms": _time("milliseconds"),
-    "count": _count("executions"),
+    "count": "{executions}",
     **{key: _time(key) for key in ("median", "min", "max")},
 }
 _LAYERS: Columns = {
@@ -364,17 +352,17 @@ def _primitives(facts: Facts) -> list[str]:
     total = facts["milliseconds"] or 1.0
     columns: Columns = {
         "primitive": "{kind}",
-        "count": _count("executions"),
+        "count": "{executions}",
         "ms": _time("milliseconds"),
         "share of oneDNN": lambda row: f"{row['milliseconds'] / total:.0%}",
-        "by reference": _count("by_reference"),
+        "by reference": lambda row: str(row["by_reference"] or ""),
     }
     return tabulate(columns, facts["primitives"], _TEXTS, is_whole=False)
 
 
 def _reorders(facts: Facts) -> list[str]:
     def here(key: str) -> Callable[[Facts], str]:
-        return lambda row: _time(key)({key: None, **row.get("here", {})})
+        return lambda row: _ms(row.get("here", {}).get(key))
 
     def faster(row: Facts) -> str:
         return " to ".join(f"{ratio:.2f}" for ratio in row.get("here", {}).get("times_faster", ()))
@@ -417,61 +405,52 @@ def _round_trips(facts: Facts) -> list[str]:
 
 def _savings(facts: Facts) -> list[str]:
     """Return what could be saved: a line for each kind of reorder, the most expensive first."""
-    rows = facts["reorders"]
+    rows, trips = facts["reorders"], facts["round_trips"]
     runs, total = facts["runs"], facts["milliseconds"]
-    parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
-        ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
-        ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
-        (
-            "weights, reordered again in each run: once is enough",
-            lambda row: bool(runs and row["is_of_weights"] and row["in_each_run"]),
-        ),
-        ("without generated code", lambda row: not row["generated_code"]),
-        (
-            "not in each run: set-up, which more runs do not repeat",
-            lambda row: bool(runs and not row["in_each_run"]),
-        ),
-    ]
-    trips = facts["round_trips"]
-    in_trips = {(row["problem"], *sorted((row["src"], row["dst"]))) for row in trips}
-    others = [
-        row
-        for row in rows
-        if not any(chosen(row) for _, chosen in parts)
-        and (row["problem"], *sorted((row["src"], row["dst"]))) not in in_trips
-    ]
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
-    kinds = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
-    kinds += [
-        (f"round trips, into a layout and soon back{unsure}", trips),
-        (
-            "other reorders: needed for the layouts at both ends",
-            [row for row in others if row["relation"] != UNKNOWN],
-        ),
-        (
-            "not understood: what they do, or how their tensors lie, is not known",
-            [row for row in others if row["relation"] == UNKNOWN],
-        ),
-    ]
-    kinds.sort(key=lambda kind: -_spent(kind[1]))
-    found = [_saving(what, chosen, total) for what, chosen in kinds if chosen]
-    return ["what could be saved:", *found, _NEXT]
+    kinds = {
+        "no-ops: src and dst are the same layout": [
+            row for row in rows if row["relation"] == "no-op"
+        ],
+        "views: dst starts at another element of src": [
+            row for row in rows if row["relation"] == "view"
+        ],
+        "weights, reordered again in each run: once is enough": [
+            row for row in rows if runs and row["is_of_weights"] and row["in_each_run"]
+        ],
+        "without generated code": [row for row in rows if not row["generated_code"]],
+        "not in each run: set-up, which more runs do not repeat": [
+            row for row in rows if runs and not row["in_each_run"]
+        ],
+        f"round trips, into a layout and soon back{unsure}": trips,
+    }
+    named = {id(row) for chosen in kinds.values() for row in chosen}
+    in_trips = {_both_ways(row) for row in trips}
+    others = [row for row in rows if id(row) not in named and _both_ways(row) not in in_trips]
+    kinds |= {
+        "other reorders: needed for the layouts at both ends": [
+            row for row in others if row["relation"] != UNKNOWN
+        ],
+        "not understood: what they do, or how their tensors lie, is not known": [
+            row for row in others if row["relation"] == UNKNOWN
+        ],
+    }
+    found = []
+    for what, chosen in kinds.items():
+        spent, count = (sum(row[key] for row in chosen) for key in ("milliseconds", "executions"))
+        share = spent / total if total else 0.0
+        amount = f"{counted(count, 'execution')}, {len(chosen)} different"
+        if chosen:
+            found.append((-spent, f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"))
+    found.sort(key=itemgetter(0))
+    return ["what could be saved:", *(line for _, line in found), _NEXT]
 
 
-def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
-    spent = _spent(rows)
-    count = sum(row["executions"] for row in rows)
-    share = spent / total if total else 0.0
-    amount = f"{counted(count, 'execution')}, {len(rows)} different"
-    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"
+def _both_ways(row: Facts) -> tuple[str, ...]:
+    return row["problem"], *sorted((row["src"], row["dst"]))
 
 
-def _spent(rows: Sequence[dict[str, Any]]) -> float:
-    return float(sum(row["milliseconds"] for row in rows))
-
-
-def _text(row: dict[str, Any]) -> str:
-    """Return dims, layouts and attributes."""
+def _text(row: Facts) -> str:
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
     # it does not matter who allocates the scratchpad
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
@@ -486,7 +465,9 @@ def _short(text: str) -> str:
     return f"{dtype} {view}{':'.join([tag, *others])}"
 
 
-def _ms(milliseconds: float) -> str:
+def _ms(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return ""
     return f"{milliseconds:.4g}" if milliseconds < 1 else f"{milliseconds:.2f}"
 
 

@@ -264,7 +264,6 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Return integers joined by x or by commas."""
     # numpy and torch print (2, 17) and [2, 17]
     bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
     found = [number.strip() for number in re.split("[x,]", bare)]

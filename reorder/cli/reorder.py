@@ -124,7 +124,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 
 def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> _Output:
-    """Return what is written for a tensor of this layout."""
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
     # its name in SRC, or that of SRC if it has none there
     name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
@@ -168,7 +167,6 @@ def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
 
 
 def _is_large(options: Options, src: MemoryDesc, output: _Output) -> bool:
-    """Whether a tensor is reordered in pieces, which images are not."""
     nbytes = src.nbytes + output.desc.nbytes
     is_image = isinstance(output.target, ImageDesc)
     return not is_image and nbytes > min(options.max_bytes, _AT_ONCE)
@@ -267,7 +265,6 @@ def _at_once(
 
 
 def _reordered(options: Options, x: Memory, dst: MemoryDesc, attr: Attr) -> Memory:
-    """Reorder on the CPU or on the device."""
     if options.device is None:
         return reorder(x, dst, attr=attr, threads=options.threads)
     if options.threads is not None:

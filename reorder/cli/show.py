@@ -119,7 +119,6 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
 
 
 def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
-    """Return the facts of a record."""
     flags = ("dtype", "at", "byte", "pixel")
     if given := [f"--{name}" for name in flags if getattr(options, name)]:
         raise MemdescError(
@@ -154,7 +153,6 @@ def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
 
 
 def _draw(options: Options, show: Callable[[], Picture], facts: Facts) -> None:
-    """Save a picture, or add it to the facts, if the options ask for that."""
     if options.svg is not None:
         save(show(), options.svg)
         facts["wrote"] = options.svg

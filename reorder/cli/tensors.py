@@ -302,7 +302,6 @@ def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
 
 
 def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
-    """Refuse options that contradict what a file says."""
     if how.layout is not None:
         said = _parse(how, how.dims or desc.dims, default=desc.dtype)
         if buffer_of(said) != desc:
@@ -315,7 +314,6 @@ def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
 
 
 def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
-    """Return the bytes of an array, or its pixels, as the memory of a layout."""
     desc, path = buffer_of(layout), given.text
     found = given.words(desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
@@ -338,7 +336,6 @@ def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
 
 
 def _read_raw(given: Operand, how: Reading) -> Memory:
-    """Read raw bytes as the layout that is given, or that the name of the file has."""
     path = given.text
     with given.open_raw(how.offset) as (file, found):
         layout = _raw_layout(path, how)
@@ -409,7 +406,6 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
 
 
 def _misnamed(path: str, named: MemoryDesc, given: str) -> MemdescError:
-    """Return the error for options that contradict the name of a dump."""
     return MemdescError(
         f"the name of {path!r} says {named!r}, which contradicts {given}; leave that out, or "
         "rename the file if its name is wrong"

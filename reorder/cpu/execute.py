@@ -36,7 +36,7 @@ class PreparedReorder:
     def __init__(
         self, plan: ReorderPlan, threads: int | None = None, machine: Machine | None = None
     ) -> None:
-        self.plan = plan
+        self.plan = checked_plan(plan)
         machine = this_machine() if machine is None else machine
         limit = machine.threads
         self.threads = limit if threads is None else min(checked_threads(threads), limit)
@@ -57,7 +57,7 @@ class PreparedReorder:
             if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
-        self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
+        self._sums = {mask: sums_of(plan.dst, mask, self.threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
@@ -65,7 +65,7 @@ class PreparedReorder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # pickled as its plan: tables and compiled code belong to this process
-        return _prepare_again, (self.plan, self.threads)
+        return PreparedReorder, (self.plan, self.threads)
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
@@ -239,22 +239,21 @@ class LinkedBatch:
                 run_job(src_at, dst_at, repeated)
 
 
-class Sums:
-    """Sums of int8 elements over some dims: a second pass over what a reorder stored."""
+def sums_of(desc: MemoryDesc, mask: int, threads: int) -> Callable[[int], Array]:
+    """Return what sums int8 elements at an address: a second pass over what a reorder stored.
 
-    def __init__(self, desc: MemoryDesc, mask: int, threads: int) -> None:
-        # the job has addresses of its arrays
-        self._reduction = reduction = _reductions()(desc, mask, threads)
-        name = "interpreter of sums of 8-bit elements"
-        interpreter = compiled_interpreter(name, _load_reduction)
-        self._job = make_job(interpreter, address_of(reduction.program), reduction.partition)
-        self._offset = desc.offset0
+    Sums are over the dims outside the mask, and for padded indices of the others.
+    """
+    reduction = _reductions()(desc, mask, threads)
+    interpreter = compiled_interpreter("interpreter of sums of 8-bit elements", _load_reduction)
+    job = make_job(interpreter, address_of(reduction.program), reduction.partition)
 
-    def __call__(self, address: int) -> Array:
-        """Return the sums of a buffer, over padded indices of the dims that are kept."""
-        sums = np.zeros(self._reduction.shape, np.int32)
-        run_job(address + self._offset, address_of(sums), self._job)
+    def add(address: int) -> Array:
+        sums = np.zeros(reduction.shape, np.int32)
+        run_job(address + desc.offset0, address_of(sums), job)
         return sums
+
+    return add
 
 
 def _load_reduction() -> Callable[..., None]:
@@ -282,8 +281,3 @@ def _reductions() -> Any:
     from reorder.cpu.schedule.reduction import reduce_dims  # few weights have compensation
 
     return reduce_dims
-
-
-def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:
-    """Prepare an unpickled plan for the machine that reads it."""
-    return PreparedReorder(checked_plan(plan), threads)

@@ -16,7 +16,6 @@ from memdesc import (
     DataType,
     MemdescError,
     MemoryDesc,
-    PaddingError,
     UnsupportedFormatError,
     data_type,
     image_desc,
@@ -39,6 +38,7 @@ from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
+from reorder.memory.padding import find_nonzero
 from reorder.messages import first_of
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 from reorder.values.masked import refuse_masked
@@ -67,6 +67,7 @@ _NARROWER = ("u4", "s4", "u8", "s8")
 _CODE_BITS = 8
 # few files have these types: they are tried only if a caller names them
 _RARE = ("f8_e5m2fnuz", "f8_e4m3fnuz", "f4_e2m1")
+_USUAL = [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
 # the magnitudes that tensors usually have, and the share that a range leaves out at each end
 _LEAST, _MOST, _TAIL = 1e-6, 1e6, 0.05
 # One type of each width, for bytes whose type is unknown.
@@ -195,13 +196,11 @@ def dims_in_order(order: tuple[int, ...]) -> str:
 
 
 def _titles(found: Sequence[Candidate]) -> str:
-    """Return the first layouts, joined."""
     shown = "; ".join(_title(each) for each in found[:_MAX_LISTED])
     return f"{shown}; ..." if len(found) > _MAX_LISTED else shown
 
 
 def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
-    """Return why there is no candidate: because of the size, or of the values."""
     if nbytes in sizes:
         return f"no known layout of {what} gives these bytes"
     nearest = sorted(sorted(sizes, key=lambda size: abs(size - nbytes))[:_MAX_LISTED])
@@ -267,13 +266,12 @@ def identify(
         raise MemdescError(
             "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
         )
-    if like is None:
-        sizes = () if dims is None else checked_ints("dims", dims)
-        kind = _type_of(data, prod(sizes)) if dtype is None else data_type(dtype)
-        return _by_padding(found, sizes, kind)
+    kind = None if dtype is None else data_type(dtype)
+    if dims is not None:
+        sizes = checked_ints("dims", dims)
+        return _by_padding(found, sizes, kind or _type_of(data, prod(sizes)))
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
-    kind = None if dtype is None else data_type(dtype)
     answer = _by_values(found, plain, kind, (atol, rtol))
     if not answer.candidates and not answer.near:
         answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
@@ -388,7 +386,7 @@ def _in_other_types(
     order = tuple(range(len(dims)))
     by_width: dict[int, list[_Known]] = {}
     found: list[Candidate] = []
-    for kind in _number_types():
+    for kind in _USUAL:
         if kind in tried:
             continue
         if kind.bits not in by_width:
@@ -452,7 +450,7 @@ class _Reference:
             memory = Memory(desc, self._data, zero_pad=False)
             whole = reorder(memory, self.desc)
             agreement = self._agreement(self._read(whole.data), self._values)
-            is_padding_zero = _is_padding_zero(memory)
+            is_padding_zero = _is_padding_zero(self._data, desc)
         names = _names(known) if agreement >= _NEAR else ()
         return Candidate(desc, known.order, names, agreement, is_padding_zero)
 
@@ -468,14 +466,18 @@ def _by_padding(
     found = [
         Candidate(each.by_caller, order, _names(each), 1.0, is_padding_zero=True)
         for each in fitting
-        if _is_padding_zero(Memory(each.by_caller, data, zero_pad=False))
+        if _is_padding_zero(data, each.by_caller)
     ]
     found.sort(key=_likelihood)
     widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
     read = tuple(each for bits in sorted(widths) for each in _readings(data, bits))
     if dtype is None:
-        likely = {bits: _likely_types(read, bits) for bits in widths}
-        found = [_typed(each, likely[each.desc.dtype.bits]) for each in found]
+        for k, each in enumerate(found):
+            likely = _likely_types(read, each.desc.dtype.bits)
+            if len(likely) == 1:
+                found[k] = each._replace(desc=each.desc.with_dtype(likely[0]))
+            else:
+                found[k] = each._replace(is_type_known=False)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
         verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
@@ -492,11 +494,6 @@ def _by_padding(
     return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
 
 
-def _number_types() -> list[DataType]:
-    """Return the types of numbers that are tried if the caller names none."""
-    return [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
-
-
 def _readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
     """Return what the elements of a width look like in each type of numbers of this width.
 
@@ -508,7 +505,7 @@ def _readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
     words = words[words != 0]
     if words.size > _SAMPLES:
         words = words[np.random.default_rng(0).integers(0, words.size, _SAMPLES)]
-    return [_reading(kind, words) for kind in _number_types() if kind.bits == bits and words.size]
+    return [_reading(kind, words) for kind in _USUAL if kind.bits == bits and words.size]
 
 
 def _reading(kind: DataType, words: NDArray[np.unsignedinteger]) -> TypeReading:
@@ -529,13 +526,6 @@ def _likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[
         for each in read
         if each.ordinary >= _ORDINARY and bits in {None, each.dtype.bits}
     ]
-
-
-def _typed(found: Candidate, likely: Sequence[DataType]) -> Candidate:
-    """Return a candidate with the only type that the bytes look like, or say that none is known."""
-    if len(likely) != 1:
-        return found._replace(is_type_known=False)
-    return found._replace(desc=found.desc.with_dtype(likely[0]))
 
 
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
@@ -579,7 +569,6 @@ def _images(desc: MemoryDesc) -> Iterator[Name]:
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:
-    """Refuse dims without elements: nothing distinguishes their layouts."""
     check_dims(dims)
     if 0 in dims:
         raise MemdescError(f"dims {dims} have no elements, so every layout gives the same bytes")
@@ -604,16 +593,12 @@ def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
 
 
 def _holds(converted: Memory, plain: Memory) -> bool:
-    """Whether a conversion kept all values."""
     return bool((reorder(converted, plain.desc).data == plain.data).all())
 
 
-def _is_padding_zero(memory: Memory) -> bool:
-    try:
-        memory.check_padding()
-    except PaddingError:
-        return False
-    return True
+def _is_padding_zero(data: NDArray[np.uint8], desc: MemoryDesc) -> bool:
+    count, _ = find_nonzero(data, desc, 0)
+    return not count
 
 
 # Known layouts.
@@ -667,8 +652,9 @@ def _known_layouts(
         sizes.add(desc.nbytes)
         if desc.nbytes == nbytes:
             found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
-    layouts = [_Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
-    return layouts, sizes
+    for descs in found.values():
+        descs.sort(key=lambda desc: len(desc.layout.blocks))
+    return [_Known(order, descs, key) for key, descs in found.items()], sizes
 
 
 # enough for one tensor with its dims in any order, in several widths
@@ -708,10 +694,6 @@ def _swizzled_tiles(dims: tuple[int, ...], dtype: DataType) -> Iterator[MemoryDe
             desc = memory_desc(dims, dtype, text)
             if desc.layout.xor:
                 yield desc
-
-
-def _count_blocks(desc: MemoryDesc) -> int:
-    return len(desc.layout.blocks)
 
 
 def _key(desc: MemoryDesc) -> tuple[object, ...]:

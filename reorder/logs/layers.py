@@ -280,7 +280,6 @@ def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:
 
 
 def _spans(trace: dict[str, Any]) -> Iterator[tuple[float, float, str]]:
-    """Yield when each module ran, and what users annotated."""
     base = trace["baseTimeNanoseconds"] / 1e6
     for event in trace["traceEvents"]:
         name = event.get("name", "")

@@ -214,7 +214,6 @@ def _executed(
 
 
 def _why_unread(rest: str) -> str:
-    """Say what is wrong with the fields of a line."""
     *fields, duration = rest.split(",")
     if len(fields) > _FIELDS and _COMMA.search(rest):
         return _BY_LOCALE

@@ -207,7 +207,9 @@ def read_problem(text: str) -> Problem:
     sizes: dict[str, float] = {}
     at = 0
     while match := _SIZE.match(text, at):  # a search would be quadratic
-        sizes[match["name"]] = _number(match["size"])
+        size = match["size"]
+        number = int if size.isdecimal() else float
+        sizes[match["name"]] = RUNTIME if size == "*" else number(size)
         at = match.end()
     is_read = at == len(text) and all(map(isfinite, sizes.values()))
     return Problem(sizes if is_read else {}, ())
@@ -235,12 +237,6 @@ def tensor_dims(
         for name in names
         if (dims := known.get("data" if name == "diff" else name.removeprefix("diff_")))
     }
-
-
-def _number(digits: str) -> float:
-    if digits == "*":
-        return RUNTIME
-    return int(digits) if digits.isdecimal() else float(digits)
 
 
 def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:

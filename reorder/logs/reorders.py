@@ -231,7 +231,10 @@ def round_trips(
         src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
         before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
         between = executions[before + 1 : at] if at - before <= _NEAR else None
-        if between is not None and not any(_chooses(each.primitive) for each in between):
+        # oneDNN chooses the layouts of primitives with weights
+        if between is not None and not any(
+            name.startswith("wei") for each in between for name in each.primitive.tensors
+        ):
             kinds = tuple(each.primitive.kind for each in between)
             pairs[id(executions[before].primitive), id(primitive), kinds].append((before, at))
         elif src != dst:
@@ -272,11 +275,6 @@ def is_reorder(primitive: VerbosePrimitive) -> bool:
 def _layout(tensor: VerboseTensor) -> str:
     """Return the text of a descriptor without flag a, which only records the user's request."""
     return re.sub(r"^(\w+):a", r"\1:", tensor.text)
-
-
-def _chooses(primitive: VerbosePrimitive) -> bool:
-    """Whether oneDNN chooses the layouts of a primitive: one with weights."""
-    return any(name.startswith("wei") for name in primitive.tensors)
 
 
 def _computes(primitive: VerbosePrimitive) -> bool:

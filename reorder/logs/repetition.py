@@ -87,7 +87,6 @@ def _distances(numbers: NDArray[np.int64]) -> list[int]:
 
 
 def _longest(is_equal: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the start and the length of the longest stretch of True."""
     ends = np.concatenate(([-1], np.flatnonzero(~is_equal), [len(is_equal)]))
     longest = int(np.argmax(np.diff(ends)))
     return int(ends[longest]) + 1, int(ends[longest + 1] - ends[longest]) - 1

@@ -62,7 +62,6 @@ def _described(tensor: VerboseTensor) -> MemoryDesc:
 
 
 def _options(primitive: VerbosePrimitive) -> dict[str, str]:
-    """Return the attributes of a reorder as the options of a case."""
     attributes = primitive.attributes
     options = {}
     for parameters, names, value in (

@@ -132,7 +132,6 @@ def _whole_blocks(desc: MemoryDesc) -> tuple[Strided, list[int], Any, list[int],
 
 
 def _over_blocks(desc: MemoryDesc, blocks: Sequence[Block]) -> Strided:
-    """Return the array with an axis for each block."""
     return _strided(desc, [block.extent for block in blocks], blocks)
 
 

@@ -51,8 +51,6 @@ _MAX_ADDRESS = 2**63
 
 
 class _DLTensor(ctypes.Structure):
-    """DLTensor."""
-
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -88,15 +86,14 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 def _versioned_in(capsule: Any) -> _Versioned | None:
     """Return what a capsule with a version holds, if it is not consumed yet."""
-    if not _is_valid(capsule, b"dltensor_versioned"):
-        return None
-    return _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
+    name = b"dltensor_versioned"
+    return _Versioned.from_address(_pointer(capsule, name)) if _is_valid(capsule, name) else None
 
 
 def _tensor_in(capsule: Any) -> _DLTensor | None:
     """Return the tensor in a capsule that is not consumed yet; None for an unknown version."""
     if _is_valid(capsule, b"dltensor"):
-        return _DLTensor.from_address(_pointer(capsule, b"dltensor") or 0)
+        return _DLTensor.from_address(_pointer(capsule, b"dltensor"))
     versioned = _versioned_in(capsule)
     if versioned is None or versioned.major != _VERSION[0]:
         return None
@@ -269,7 +266,6 @@ def _detached(x: Any) -> Exporter | None:
 
 
 def _device_of(x: Exporter, what: str) -> int:
-    """Return the type of the device that a tensor is on."""
     try:
         device = x.__dlpack_device__()
     except MemoryError:

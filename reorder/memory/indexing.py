@@ -121,7 +121,6 @@ def elements_at(data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection,
 
 
 def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
-    """Return an index, or the indices of a slice, for each dim."""
     given = list(key) if isinstance(key, tuple) else [key]
     ellipses = [k for k, entry in enumerate(given) if entry is Ellipsis]
     missing = desc.ndims - len(given) + len(ellipses)

@@ -65,7 +65,6 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
 
 
 def _way_out(x: Any) -> str:
-    """Return how to reorder an object that is neither an array nor a tensor."""
     if type(x).__module__.startswith("dask."):
         return "pass x.compute(), or reorder its chunks with reorder.dask.reorder(x, dst)"
     if isinstance(x, list | tuple) or hasattr(x, "__array__"):

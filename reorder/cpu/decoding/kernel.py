@@ -106,11 +106,6 @@ _MAX_SPAN = 64
 _LOADS = (2, 4, 8)
 
 
-def _is_looked_up(number: NumberPattern) -> bool:
-    """Whether codes are indices or the bits of floats, and so have no sign."""
-    return bool(number.table or number.codebook or number.kind)
-
-
 def _line(values: NDArray[np.float32]) -> tuple[float, float] | None:
     """Return first value and step of a table that is exactly evenly spaced, else None."""
     step = values[1] - values[0] if len(values) > 1 else np.float32(0)
@@ -120,7 +115,6 @@ def _line(values: NDArray[np.float32]) -> tuple[float, float] | None:
 
 
 def _digits(codes: Value, digits: Digits, positions: range) -> Value:
-    """Return a digit of each code, by the rule of `Digits`."""
     powers = [digits.base ** digits.lanes[k % len(digits.lanes)] for k in positions]
     rest = codes * ir.Constant(codes.type, powers) & ((1 << BYTE_BITS) - 1)
     return (rest * digits.base).lshr(BYTE_BITS)
@@ -159,8 +153,10 @@ class _Numbers:
         """Return the integers that the fields of a number make, as i32."""
         codec = Codec(self.builder, len(positions))
         parts = []
+        # indices and the bits of floats have no sign
+        is_signed = not (number.table or number.codebook or number.kind)
         for field, shift in number.parts:
-            codes = self._integers(codec, field, positions, is_signed=not _is_looked_up(number))
+            codes = self._integers(codec, field, positions, is_signed=is_signed)
             parts.append(codes << shift if shift else codes)
         return reduce(operator.or_, parts)
 
@@ -191,13 +187,12 @@ class _Numbers:
         return self.rounded(self.as_float(code) - zero)
 
     def as_float(self, values: Value) -> Value:
-        """Return values as f32."""
         if values.type.element == _F32:
             return values
         return values.sitofp(ir.VectorType(_F32, values.type.count))
 
     def _integers(self, codec: Codec, index: int, positions: range, *, is_signed: bool) -> Value:
-        """Return the integers of a field as i32; codes of a table have no sign."""
+        """Return the integers of a field as i32."""
         kind = self._fields[index].kind
         codes, wide = self._codes(codec, index, positions), codec.integers(32)
         signed = is_signed and kind not in BIT_PLANES and INTEGERS[kind].is_signed
@@ -297,7 +292,6 @@ class _Numbers:
 
 
 def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
-    """Return a vector that holds the given numbers."""
     found: Value = ir.Constant(kind, ir.Undefined)
     for lane, number in enumerate(numbers):
         found = Number(number.builder, found).insert_element(number, _I32(lane))

@@ -43,8 +43,6 @@ class _ArrayFields(NamedTuple):
 
 
 class _TensorFields(NamedTuple):
-    """The fields of DLPack's DLManagedTensorVersioned, a word each."""
-
     # the major version is the low half
     version: int
     context: int
@@ -191,8 +189,6 @@ def _call_table(
 
 
 class _Method(ctypes.Structure):
-    """PyMethodDef of Python's C API."""
-
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("function", ctypes.c_void_p),

@@ -103,7 +103,6 @@ class _Types(TypingContext):  # type: ignore[misc] # numba ships no types
 
 class _Context(CPUContext):  # type: ignore[misc] # numba ships no types
     def init(self) -> None:
-        """Set what numba's context sets, without its compiler of machine code."""
         self.is32bit = False
         self._internal_codegen = _Codegen("memdesc")
 

@@ -114,7 +114,13 @@ def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None
     kept = kernel_files.read(name, key)
     if not with_llvm and (kept is None or needs_llvm(kept)):
         return None
-    content = _compile(kernel) if kept is None else kept
+    if kept is None:
+        from reorder.cpu.runtime.compiler import compile_text
+
+        text, symbol = kernel.text()
+        content = linked(compile_text(text, symbol, moves=kernel.moves), symbol)
+    else:
+        content = kept
     _addresses[name] = load(content)
     folder = kernel_files.write(name, key, content) if kept is None else None
     seconds = perf_counter() - start
@@ -179,11 +185,3 @@ def digest(root: str = _ROOT) -> str:
     made = source_hash(b"\n".join(parts))
     kernel_files.write(_DIGEST, key, made)
     return made.hex()
-
-
-def _compile(kernel: Kernel) -> bytes:
-    """Return the compiled code of a kernel, as `load` takes it."""
-    from reorder.cpu.runtime.compiler import compile_text
-
-    text, symbol = kernel.text()
-    return linked(compile_text(text, symbol, moves=kernel.moves), symbol)

@@ -28,7 +28,6 @@ from reorder.cpu.runtime.pool_block import (
     POOL,
     THREAD,
     Job,
-    compile_publish,
     function_at,
     pool_words,
     publish,
@@ -144,7 +143,6 @@ def compile_pool() -> None:
     """Compile all code of the pool, or load it; no thread is started."""
     load_pool()
     c_function(serve, "thread pool: worker")
-    compile_publish()
     _compile_region()
 
 

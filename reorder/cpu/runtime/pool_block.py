@@ -162,17 +162,12 @@ def publish(block: int, field: int, value: int) -> None:
 
     Python writes by plain stores, which a processor with a weak memory order may show earlier.
     """
-    compile_publish()(block, field, value)
+    c_function(_store, "thread pool: publish")(block, field, value)
 
 
 def _store(block: int, field: int, value: int) -> int:
     store_shared(block, field, value)
     return 0
-
-
-def compile_publish() -> Any:
-    """Return the function that publishes a word, compiled or loaded."""
-    return c_function(_store, "thread pool: publish")
 
 
 ADDRESS = _allocate_block()

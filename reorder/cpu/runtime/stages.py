@@ -29,7 +29,7 @@ from reorder.cpu.runtime.jit import compiled_at
 from reorder.cpu.runtime.pool_block import POOL, pool_words
 from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.tile_program import SLOT_NBYTES, TILES, Base, StageTypes, TilesHead
-from reorder.cpu.tables import Array, Words, nbytes_of
+from reorder.cpu.tables import Words, nbytes_of
 from reorder.cpu.target import SHARED_NBYTES
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
@@ -64,28 +64,14 @@ def _take_scratch(block: int) -> int:
         call_c(load_int(block, _YIELD_AT), (0,))
 
 
-def _slots_of(block: int, number: int) -> int:
-    """Return the address of the first slot of a scratch, at a cache line."""
-    return block + _SLOTS_AT + _NBYTES * number
-
-
-def _free_scratch(block: int, number: int) -> None:
-    """Give a scratch back."""
-    store_shared(block + _LOCKS_AT + SHARED_NBYTES * number, 0, 0)
-
-
-def _allocate() -> Array:
-    """Return the block: pages that were never written take no memory."""
-    memory = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + SHARED_NBYTES, np.uint8)
-    return memory[-address_of(memory) % SHARED_NBYTES :]
-
-
 def _free_all() -> None:
     """Free all scratches in a forked child, which lacks the threads that held them."""
     _BLOCK[_LOCKS_AT:_SLOTS_AT] = 0
 
 
-_BLOCK = _allocate()
+# pages that were never written take no memory
+_MEMORY = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + SHARED_NBYTES, np.uint8)
+_BLOCK = _MEMORY[-address_of(_MEMORY) % SHARED_NBYTES :]
 _BLOCK.view(np.int64)[_YIELD_AT] = pool_words()[POOL.yield_at]
 at_fork(lambda: None, lambda: None, _free_all)
 
@@ -109,8 +95,9 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
     number = _take_scratch(block)
     first = program + _HEAD_NBYTES
     call = (src_at, dst_at, first, ranges, begin, end, points, point_count)
-    run_tiles(call, _slots_of(block, number))
-    _free_scratch(block, number)
+    # a scratch starts at a cache line
+    run_tiles(call, block + _SLOTS_AT + _NBYTES * number)
+    store_shared(block + _LOCKS_AT + SHARED_NBYTES * number, 0, 0)
 
 
 def stage_at(types: StageTypes) -> int:

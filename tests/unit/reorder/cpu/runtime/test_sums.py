@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from reorder.cpu.execute import Sums
+from reorder.cpu.execute import sums_of
 from reorder.memory.buffers import address_of
 from reorder.memory.compensation import _sums
 from reorder.memory.padding import clear_padding
@@ -23,7 +23,7 @@ def check(desc: MemoryDesc, mask: int, threads: int) -> None:
     content = np.random.default_rng(0).integers(0, 256, desc.min_nbytes, np.uint8)
     data = _REGION.buffer(content, at_end=True)
     clear_padding(data, desc)
-    found = Sums(desc, mask, threads)(address_of(data))
+    found = sums_of(desc, mask, threads)(address_of(data))
     assert np.array_equal(found, _sums(data.view(np.int8), desc, mask))
 
 
