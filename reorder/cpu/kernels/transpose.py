@@ -9,6 +9,7 @@ smallest tile.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from llvmlite import ir
 
@@ -44,7 +45,8 @@ _SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
-# Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
+# Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
+# tile, where lower tiles would read lines again that the first-level cache has lost.
 _REPEATED_ROWS_SHIFT = 3
 
 
@@ -53,6 +55,10 @@ class _TileShape(NamedTuple):
 
     height: int
     width: int
+
+    def registers(self, bits: int) -> int:
+        """Return how many registers of a cache line hold a tile."""
+        return self.height * self.width * bits // LINE_BITS
 
 
 class Transposition(NamedTuple):
@@ -137,11 +143,14 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     repeated = -extent & (height - 1)
     limit: Value | int = height
     if height * elements.bits == LINE_BITS:
-        limit = extent.lshr(_REPEATED_ROWS_SHIFT)
+        limit = where(move.head.rows_collide, height // 2, extent.lshr(_REPEATED_ROWS_SHIFT))
     with when((extent >= height) & (repeated <= limit)):
         *wider, narrowest = _tile_shapes(elements.bits, height)
         for shape in wider:
-            with when(move.last - move.first >= shape.width):
+            fits = move.last - move.first >= shape.width
+            if shape.registers(elements.bits) > _TILE_REGISTERS:
+                fits &= move.head.rows_collide
+            with when(fits):
                 _emit_sweeps(move, shape)
                 builder.branch(done)
         _emit_sweeps(move, narrowest)
@@ -437,13 +446,15 @@ def _tile_heights(bits: int) -> tuple[int, ...]:
 def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
     """Return the shapes of tiles of a height, widest first.
 
-    The widest rows are a cache line, or less where the tile would need too many registers. Where
-    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane.
+    The widest rows are a cache line. Where such a tile needs more registers than there are, it is
+    for rows that collide: it reads each line once. Where registers are narrower, or columns are
+    shorter than a line, rows have one 128-bit lane.
     """
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
         return [_TileShape(height, LANE_BITS // bits)]
     widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
-    widths = [width for width in (widest, widest // 2) if width > LANE_BITS] or [LANE_BITS]
+    narrowest = widest if widest == LANE_BITS else widest // 2
+    widths = dict.fromkeys((LINE_BITS, widest, narrowest))
     return [_TileShape(height, width // bits) for width in widths]
 
 
@@ -460,11 +471,11 @@ def _emit_tile(
     Columns before `first_column`, which the previous tile has stored, are left out.
     """
     row_table, column_table = tables
-    lines = [
+    lines = (
         elements.load_vector(elements.moved(src, row_table[k]), shape.width)
         for k in range(shape.height)
-    ]
-    for k, column in enumerate(_columns(elements, lines)):
+    )
+    for k, column in _columns(elements, lines, shape):
         target = elements.moved(dst, column_table[k])
         if first_column is None or k == shape.width - 1:
             elements.store_lines(column, target)
@@ -473,25 +484,27 @@ def _emit_tile(
             elements.store_lines(column, target)
 
 
-def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
-    """Yield the columns of a tile, which is given as rows."""
-    height, width = len(lines), lines[0].type.count
+def _columns(
+    elements: Elements, lines: Iterator[Value], shape: _TileShape
+) -> Iterator[tuple[int, Value]]:
+    """Yield the columns of a tile, which is given as rows, with their indices.
+
+    Rows are taken, and columns yielded, as soon as possible: of tiles that need more registers than
+    there are, LLVM then keeps each line on the stack once.
+    """
+    height, width = shape
     lane = LANE_BITS // elements.bits
     across = min(height, lane)
     # the lanes of a joined vector hold rows that are `across` apart
     parts = width // lane
-    rows_per_part = height // parts
     groups = []
-    for first in range(0, height, rows_per_part):
-        joined = [
-            concatenate(lines[first + k : first + rows_per_part : across]) for k in range(across)
-        ]
-        groups.append(transpose(joined))
-    exchanged = [exchange(list(vectors), lane) for vectors in zip(*groups, strict=True)]
-    vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
-    for vector in vectors:
-        if across == lane:
-            yield vector
-            continue
-        for i in range(0, lane, across):
-            yield pick(vector, range(i, i + across))
+    for _ in range(parts):
+        rows = [*islice(lines, height // parts)]
+        groups.append(transpose([concatenate(rows[k::across]) for k in range(across)]))
+    for j, vectors in enumerate(zip(*groups, strict=True)):
+        for k, vector in enumerate(exchange(list(vectors), lane)):
+            if across == lane:
+                yield k * lane + j, vector
+                continue
+            for i in range(0, lane, across):
+                yield j * lane // across + i // across, pick(vector, range(i, i + across))

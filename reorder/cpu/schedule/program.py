@@ -14,6 +14,7 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product, takewhile
 from math import prod
@@ -22,16 +23,22 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import PAGE_NBYTES
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
+
+
+# Lines that a set of the first-level cache holds: 8 or 12 on x86, with equal results for strides
+# that are powers of two. Lines whose addresses have equal low 12 bits are in one set.
+_WAYS = 8
 
 
 class BoxHead(NamedTuple):
@@ -97,6 +104,8 @@ class TransposeHead(NamedTuple):
     prefetches_dst: int
     # `ScheduledBox.turns`: 0 or 1
     turns: int
+    # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
+    rows_collide: int
 
 
 class KernelLoop(NamedTuple):
@@ -142,7 +151,7 @@ def encode(
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
             ahead = scheduled.prefetches_dst(bits, is_large=is_large)
-            program += _encode_transpose(scheduled, kernel_loop, step, prefetches_dst=ahead)
+            program += _encode_transpose(scheduled, kernel_loop, bits, step, prefetches_dst=ahead)
             group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step)
@@ -186,7 +195,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, kernel_loop: Node | None, step: int, *, prefetches_dst: bool
+    scheduled: ScheduledBox, kernel_loop: Node | None, bits: int, step: int, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns = scheduled.rows, scheduled.columns
     tables = _tables(scheduled, columns, step)
@@ -207,6 +216,7 @@ def _encode_transpose(
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
         turns=int(scheduled.turns),
+        rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))
@@ -214,6 +224,12 @@ def _encode_transpose(
         src_stride, dst_stride = (stride * step for stride in kernel_loop.strides)
         loop = KernelLoop(kernel_loop.extent, src_stride, dst_stride, 0)
     return [*head, *loop, *words]
+
+
+def _collide(rows: list[int]) -> bool:
+    """Whether rows at these bytes of src share sets of the first-level cache that are too small."""
+    sets = Counter(at % PAGE_NBYTES // LINE_NBYTES for at in rows if at != NOWHERE)
+    return max(sets.values(), default=0) > _WAYS
 
 
 def _tables(

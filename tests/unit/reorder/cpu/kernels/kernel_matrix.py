@@ -76,6 +76,16 @@ def transposed(bits: int, half: int | None = None) -> set[str]:
         kernels |= _check(src, dst, at_end=(m + n) % 2 == 0)
         # and back: then src has the padding
         kernels |= _check(dst, src, at_end=(m + n) % 2 == 1)
+    # rows of src a page apart: tiles of whole lines on both sides, and what they leave over
+    line, page = (nbytes * 8 // max(bits, 8) for nbytes in (64, 4096))
+    extents = product((line, line + line // 2, 2 * line + 3), (line - 1, line, 2 * line + 5))
+    for m, n in _half_of(extents, half):
+        src = memory_desc((m, n), DTYPES[bits], strides=(page, 1))
+        for pad, gap in ((0, 0), (3, 2)):
+            dst = memory_desc(
+                (m, n), DTYPES[bits], strides=(1, m + pad + gap), padded_dims=(m + pad, n)
+            )
+            kernels |= _check(src, dst, at_end=n % 2 == 0)
     # small loop groups, with the loop around them: as many as a call moves, and some more
     loops = product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1))
     for m, n, pad in _half_of(loops, half):

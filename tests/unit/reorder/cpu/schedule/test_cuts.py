@@ -352,11 +352,42 @@ def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
 ) -> None:
     src, dst = (memory_desc((1024, 512, 1, 1), kind, tag) for tag in ("ABcd16b16a", "abcd"))
     builder = BatchBuilder(plan_reorder(src, dst), threads, Machine(16, 64 << 20))
-    (batch,) = builder.move_plan()
-    head = BoxHead(*batch.program[: len(BoxHead._fields)])
-    at = len(head) + head.outer * (len(LoopHead._fields) + 2)
-    kernel = TransposeHead(*batch.program[at : at + len(TransposeHead._fields)])
+    (kernel,) = _transpositions(builder)
     assert kernel.prefetches_dst == is_prefetched
+
+
+@pytest.mark.parametrize(
+    ("kind", "stride", "rows_collide"),
+    [
+        ("s8", 4096, 1),
+        ("s8", 4096 + 64, 0),
+        ("s8", 1024, 1),
+        ("s8", 512, 0),
+        ("bf16", 512, 0),
+        ("bf16", 1024, 1),
+        ("f32", 512, 0),
+        ("f32", 1024, 1),
+        ("f32", -1024, 1),
+        ("f64", 512, 0),
+    ],
+)
+def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines(
+    kind: str, stride: int, rows_collide: int
+) -> None:
+    src = memory_desc((64, 64), kind, strides=(stride, 1), offset0=max(0, -63 * stride))
+    builder = BatchBuilder(plan_reorder(src, memory_desc((64, 64), kind, "ba")), 1, Machine(1, 1))
+    (kernel,) = _transpositions(builder)
+    assert kernel.rows_collide == rows_collide
+
+
+def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
+    """Return the first instruction of each batch."""
+    heads = []
+    for batch in builder.move_plan():
+        box = BoxHead(*batch.program[: len(BoxHead._fields)])
+        at = len(box) + box.outer * (len(LoopHead._fields) + 2)
+        heads.append(TransposeHead(*batch.program[at : at + len(TransposeHead._fields)]))
+    return heads
 
 
 _TILE, _TURNED = (memory_desc((128, 128), "f16", name) for name in ("K_SW128", "MN_SW64"))
