@@ -379,9 +379,10 @@ def _emit_join(move: Transposition, count: int, lanes: int) -> None:
     target = move.column(first)
     start = first_vector(elements, target, lanes, last - first, count)
     start = where(move.head.column_run >= last, start, 0)  # else runs end where vectors do
+    rows = [elements.rebased(move.row(k)) for k in range(count)]
     with loop(first + start, last, lanes) as next_column:
         column = maximum(minimum(next_column, end), first)
-        lines = [elements.load_vector(move.row(k) + column, lanes) for k in range(count)]
+        lines = [elements.load_vector(row + column, lanes) for row in rows]
         target = move.column(column)
         elements.store_lines(_interleaved(lines), target)
 
@@ -416,12 +417,13 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     end = extent - lanes
     start = first_vector(elements, move.column(0), lanes, extent)
     start = where(move.head.row_run >= extent, start, 0)  # else runs end where vectors do
+    columns = [elements.rebased(move.column(k)) for k in range(count)]
     with loop(start, extent, lanes) as next_row:
         row = maximum(minimum(next_row, end), 0)
         joined = elements.load_vector(move.row(row), count * lanes)
-        for k in range(count):
+        for k, column in enumerate(columns):
             part = pick(joined, (j * count + k for j in range(lanes)))
-            elements.store_lines(part, move.column(k) + row)
+            elements.store_lines(part, column + row)
 
 
 # One tile transposed in registers: each row is loaded as one vector, up to a cache line. Vectors

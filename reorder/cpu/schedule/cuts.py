@@ -12,16 +12,17 @@ from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import size_of
+from reorder.cpu.schedule.loops import count_contiguous, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
     MAX_CALL_SIZE,
+    MAX_INTERLEAVED,
     TILE,
     TRANSPOSED,
     ScheduledBox,
     select_kernel,
 )
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, split_node
 
@@ -39,6 +40,8 @@ _STREAMED_LINES = 16
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
+# Ways of the first-level cache, each of a page: x86 processors have 8 to 12.
+_WAYS = 8
 
 
 def tile_boxes(
@@ -62,13 +65,46 @@ def tile_boxes(
         todo += ordered or [select_kernel(box, element_stride)]
     while todo:
         scheduled = todo.pop()
-        cut = find_cut(scheduled, bits)
+        cut = None
+        if not (streams and scheduled.fills_lines(bits)):
+            scheduled, cut = _within_ways(scheduled, bits)
+        cut = cut or find_cut(scheduled, bits)
         if cut is None:
             done.append(scheduled)
         else:
             parts = split_node(scheduled.box, *cut)
             todo += [select_kernel(part, element_stride) for part in parts]
     return tuple(done)
+
+
+def _within_ways(
+    scheduled: ScheduledBox, bits: int
+) -> tuple[ScheduledBox, tuple[Node, int] | None]:
+    """Return a box with no more columns than stay in the first-level cache, and a cut for that.
+
+    Interleaved rows of a few columns are a piece of dst of up to a line, and the next step of the
+    loop around them goes on where it ends. The model: its line is still in the cache then if the
+    pieces of a call fit in the ways of the sets that they share.
+    """
+    rows, columns, stride = scheduled.rows, scheduled.columns, scheduled.element_stride
+    size = size_of(rows) * stride
+    extents = [node.extent for node in columns]
+    count = count_contiguous(extents, [node.strides[1] for node in columns], size)
+    is_piece = count and size * prod(extents[:count]) * bits <= LINE_BITS * stride
+    if not (scheduled.is_transposed and size_of(rows) <= MAX_INTERLEAVED and is_piece):
+        return scheduled, None
+    pieces, apart = 1, PAGE_NBYTES
+    for k, node in enumerate(columns[count:], count):
+        apart = gcd(apart, node.strides[1] * bits // (BYTE_BITS * stride))
+        steps = _WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
+        if 1 < steps < node.extent:
+            return scheduled, (node, steps)
+        if steps < node.extent:
+            near = columns[:k]
+            outer = tuple(other for other in scheduled.box.nodes if other not in (*rows, *near))
+            return scheduled._replace(columns=near, outer=outer), None
+        pieces *= node.extent
+    return scheduled, None
 
 
 def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:

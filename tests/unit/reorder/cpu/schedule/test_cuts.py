@@ -345,6 +345,26 @@ def test_the_order_of_short_runs_depends_on_their_place() -> None:
 
 
 @pytest.mark.parametrize(
+    ("case", "columns"),
+    [
+        # pieces that share a set of the cache, two sets, four, all of them
+        ("bf16 ab BA8a8b2a 1024x1024", 8 * 8),
+        ("s8 cdba ABcd8b8a2b 256x256x3x3", 16 * 8),
+        ("s8 ab BA8a4b2a 256x256", 32 * 4),
+        ("bf16 ab BA8a8b2a 1008x1024", 128 * 8),
+        # whole lines, which another place of dst may cut; longer pieces
+        ("s8 ab BA16a16b4a 256x1024", 8 * 16),
+        ("bf16 ab BA16a64b2a 1024x1024", 16 * 64),
+    ],
+)
+def test_lines_that_are_written_in_pieces_stay_in_the_cache(case: str, columns: int) -> None:
+    box, bits = _box(case)
+    tiles = tile_boxes((box,), bits)
+    assert sum(tile.box.size for tile in tiles) == box.size
+    assert {size_of(tile.columns) for tile in tiles} == {columns}
+
+
+@pytest.mark.parametrize(
     ("kind", "threads", "is_prefetched"), [("f32", 1, 1), ("f32", 16, 0), ("s8", 1, 0)]
 )
 def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
