@@ -288,7 +288,7 @@ class _Planner:
     def _check_whole(self, own: Mapping[str, Rule], names: Mapping[str, str]) -> None:
         """Refuse rules that change parts of a quantised weight alone; `names` are the new ones."""
         renamed = {names[name]: entry for name, entry in self._entries.items()}
-        changed = {name for name, rule in own.items() if not rule.is_renaming}
+        changed = {name for name, rule in own.items() if not rule.has_only("rename")}
         for weight in self.weights:
             moved = [name for name in weight.names if names.get(name, name) != name]
             wrong = [name for name in weight.names if name in changed]
@@ -419,7 +419,7 @@ def _copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = No
 def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     """Return the step of a tensor whose layout or type a rule changes."""
     name = rule.renamed(entry.name)
-    if rule.is_renaming:
+    if rule.has_only("rename"):
         return _copy_step(entry, name, format_name, rule)
     try:
         src = _held_layout(entry, rule)
@@ -463,7 +463,7 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
 def _change(rule: Rule, src: MemoryDesc) -> Change:
     """Return how a rule changes a tensor."""
     if rule.dst is not None and _is_encoding(rule):
-        if rule.dtype is not None or rule.scales is not None:
+        if not rule.has_only("src", "holds", "dims", "dst", "rename"):
             raise MemdescError(
                 f"{rule.dst.name} says which types codes and scales have; leave out other keys"
             )
@@ -526,6 +526,8 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
     with about(f"rule {rule.text!r}: {weight.prefix}"):
         if src is None:
             raise MemdescError(weight.reason)
+        if not rule.has_only("src", "dst", "dtype", "rename"):
+            raise MemdescError("a record has its own dims and scales; leave out other keys")
         if rule.dst is None or not is_record(rule.dst):
             floats, plain = _decoded_layouts(src, rule)
             change = Repack(src.bare, floats)

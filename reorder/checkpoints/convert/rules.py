@@ -79,10 +79,10 @@ class Rule:
     # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
 
-    @property
-    def is_renaming(self) -> bool:
-        """Whether it only renames tensors."""
-        return self == Rule(self.text, self.pattern, rename=self.rename)
+    def has_only(self, *keys: str) -> bool:
+        """Whether it says nothing but what these keys do."""
+        said = {key: getattr(self, key) for key in keys}
+        return self == Rule(self.text, self.pattern, **said)
 
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
