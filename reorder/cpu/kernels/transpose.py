@@ -358,10 +358,11 @@ def emit_interleaved(move: Transposition, done: Value) -> None:
         wide = lanes
         if move.elements.streams and count != _ODD:
             wide = max(lanes, LINE_BITS // bits)
-        with when(fits & _is_run(head.row_run, (head.row_run.like(0), head.rows), wide)):
-            for part in move.each_step():
-                _emit_split(part, count, wide)
-            branch(done)
+        for size in (wide,) if count == _ODD else (wide, lanes // 2):
+            with when(fits & _is_run(head.row_run, (head.row_run.like(0), head.rows), size)):
+                for part in move.each_step():
+                    _emit_split(part, count, size)
+                branch(done)
 
 
 def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:

@@ -80,30 +80,35 @@ def tile_boxes(
 def _within_ways(
     scheduled: ScheduledBox, bits: int
 ) -> tuple[ScheduledBox, tuple[Node, int] | None]:
-    """Return a box with no more columns than stay in the first-level cache, and a cut for that.
+    """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
 
     Interleaved rows of a few columns are a piece of dst of up to a line, and the next step of the
     loop around them goes on where it ends. The model: its line is still in the cache then if the
-    pieces of a call fit in the ways of the sets that they share.
+    pieces of a call fit in the ways of the sets that they share. The same holds for the pieces of
+    src that are split.
     """
-    rows, columns, stride = scheduled.rows, scheduled.columns, scheduled.element_stride
-    size = size_of(rows) * stride
-    extents = [node.extent for node in columns]
-    count = count_contiguous(extents, [node.strides[1] for node in columns], size)
-    is_piece = count and size * prod(extents[:count]) * bits <= LINE_BITS * stride
-    if not (scheduled.is_transposed and size_of(rows) <= MAX_INTERLEAVED and is_piece):
-        return scheduled, None
-    pieces, apart = 1, PAGE_NBYTES
-    for k, node in enumerate(columns[count:], count):
-        apart = gcd(apart, node.strides[1] * bits // (BYTE_BITS * stride))
-        steps = _WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
-        if 1 < steps < node.extent:
-            return scheduled, (node, steps)
-        if steps < node.extent:
-            near = columns[:k]
-            outer = tuple(other for other in scheduled.box.nodes if other not in (*rows, *near))
-            return scheduled._replace(columns=near, outer=outer), None
-        pieces *= node.extent
+    stride = scheduled.element_stride
+    groups = {1: (scheduled.rows, scheduled.columns), 0: (scheduled.columns, scheduled.rows)}
+    for side, (few, group) in groups.items() if scheduled.is_transposed else ():
+        size = size_of(few) * stride
+        extents = [node.extent for node in group]
+        count = count_contiguous(extents, [node.strides[side] for node in group], size)
+        is_piece = count and size * prod(extents[:count]) * bits <= LINE_BITS * stride
+        if size_of(few) > MAX_INTERLEAVED or not is_piece:
+            continue
+        pieces, apart = 1, PAGE_NBYTES
+        for k, node in enumerate(group[count:], count):
+            apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))
+            steps = _WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
+            if 1 < steps < node.extent:
+                return scheduled, (node, steps)
+            if steps < node.extent:
+                near = group[:k]
+                if not side:
+                    return along_src(scheduled.box, (near, few), stride), None
+                outer = tuple(other for other in scheduled.box.nodes if other not in (*few, *near))
+                return scheduled._replace(columns=near, outer=outer), None
+            pieces *= node.extent
     return scheduled, None
 
 

@@ -345,7 +345,7 @@ def test_the_order_of_short_runs_depends_on_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "columns"),
+    ("case", "length"),
     [
         # pieces that share a set of the cache, two sets, four, all of them
         ("bf16 ab BA8a8b2a 1024x1024", 8 * 8),
@@ -355,13 +355,21 @@ def test_the_order_of_short_runs_depends_on_their_place() -> None:
         # whole lines, which another place of dst may cut; longer pieces
         ("s8 ab BA16a16b4a 256x1024", 8 * 16),
         ("bf16 ab BA16a64b2a 1024x1024", 16 * 64),
+        # the same in src
+        ("bf16 BA8a8b2a ab 1024x1024", 8 * 8),
+        ("s8 ABcd8b8a2b cdba 256x256x3x3", 16 * 8),
+        ("bf16 BA8a8b2a ab 1008x1024", 128 * 8),
     ],
 )
-def test_lines_that_are_written_in_pieces_stay_in_the_cache(case: str, columns: int) -> None:
+def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int) -> None:
     box, bits = _box(case)
     tiles = tile_boxes((box,), bits)
     assert sum(tile.box.size for tile in tiles) == box.size
-    assert {size_of(tile.columns) for tile in tiles} == {columns}
+    assert {max(size_of(tile.columns), size_of(tile.rows)) for tile in tiles} == {length}
+    # the next step of the loop around a call goes on in the same lines
+    side = int(size_of(tiles[0].rows) < size_of(tiles[0].columns))
+    strides = [[node.strides[side] for node in tile.outer] for tile in tiles]
+    assert all(each[-1] == min(each) for each in strides)
 
 
 @pytest.mark.parametrize(
