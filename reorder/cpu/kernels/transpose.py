@@ -26,6 +26,7 @@ from reorder.cpu.llvm.emit import (
     maximum,
     minimum,
     phi,
+    prefetch_to_read,
     prefetch_to_write,
     shared_constant,
     stack_space,
@@ -45,6 +46,8 @@ _SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
+# Lines of src are prefetched so many bytes ahead, in the same row.
+_PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
 # tile, where lower tiles would read lines again that the first-level cache has lost.
 _REPEATED_ROWS_SHIFT = 3
@@ -198,6 +201,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                     with loop(start, rest, width) as column:
                         column_table = part.column_table + column * WORD_NBYTES
                         first = elements.rebased(Location(src.address, column))
+                        _prefetch_rows(move, first, column, row_table, shape)
                         _emit_tile(elements, first, dst, (row_table, column_table), shape)
                         _prefetch_columns(move, dst, column_table, shape)
                 with loop(rest, stop, lane.width) as next_column:
@@ -206,6 +210,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                     first = elements.rebased(Location(src.address, column))
                     # a line that non-temporal stores write twice goes to memory twice
                     stored = next_column - column if elements.streams else None
+                    _prefetch_rows(move, first, column, row_table, lane)
                     _emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
                     _prefetch_columns(move, dst, column_table, lane)
 
@@ -231,6 +236,26 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _
         for k in range(shape.width):
             column = elements.moved(dst, table[k])
             prefetch_to_write(elements.address_of(column) + (2 * LINE_NBYTES - 1))
+
+
+def _prefetch_rows(
+    move: Transposition, src: Location, column: Value, table: Value, shape: _TileShape
+) -> None:
+    """Prefetch lines of the rows of a tile that starts at a column: a part of each line's rows.
+
+    That is for non-temporal stores: their data is in memory, and prefetchers follow few rows.
+    """
+    elements = move.elements
+    if not elements.streams or not is_x86():
+        return
+    ahead = _PREFETCHED_NBYTES * BYTE_BITS // elements.bits
+    tiles = LINE_BITS // (shape.width * elements.bits)
+    count = shape.height // tiles
+    first = elements.address_of(src) // (LINE_NBYTES // tiles) % tiles * count
+    with when(~move.head.rows_collide & (column + ahead < move.last)):
+        start = elements.address_of(src + ahead)
+        for k in range(count):
+            prefetch_to_read(start + table[first + k])
 
 
 def _emit_scalar(move: Transposition) -> None:
