@@ -141,10 +141,15 @@ def streamed_part(caches: Sequence[Cache]) -> int:
 def own_cache(caches: Sequence[Cache]) -> int:
     """Return the size of the largest cache private to a core or to its two hardware threads.
 
+    A third one is shared, though a virtual machine may list few cores for it.
+
     >>> own_cache([Cache(48 << 10, 1), Cache(2 << 20, 2), Cache(300 << 20, 16)])
     1048576
+    >>> own_cache([Cache(32 << 10, 1), Cache(1 << 20, 1), Cache(32 << 20, 2)])
+    1048576
     """
-    return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
+    private = [cache.nbytes // cache.cores for cache in sorted(caches)[:2] if cache.cores <= 2]  # noqa: PLR2004 - hardware threads of a core
+    return max(private, default=0)
 
 
 def read_caches(folder: StrPath) -> list[Cache]:

@@ -178,11 +178,11 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 def _emit_lines(rows: Rows, done: Value) -> None:
     """Move rows of bytes as whole lines of dst, wherever they start; may branch to `done`.
 
-    Where a row follows another one in dst, the line that both share is joined from them; lines at
-    other ends of rows are written in part. A row has at least a line, so no byte outside of it is
-    read.
+    Where a row follows another one in dst, the line that both share is joined from them, and
+    written with the first one; lines at other ends of rows are written in part. A row has at least
+    a line, so no byte outside of it is read.
     """
-    elements, length = rows.elements, rows.head.extent
+    elements, head, length = rows.elements, rows.head, rows.head.extent
     moves = rows.rebased()
 
     def row_at(index: Value) -> tuple[Location, Location, Value]:
@@ -196,31 +196,33 @@ def _emit_lines(rows: Rows, done: Value) -> None:
 
     src, dst, at_dst = row_at(rows.first)
     ends = ends_of(dst)
-    is_first = at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length
+    is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
     if has_masks():
         for nbytes in _FEW_LINES:
             is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
-            with when((length == nbytes) & (rows.head.joins_lines == ALIKE) & is_even):
+            with when((length == nbytes) & (head.joins_lines == ALIKE) & is_even):
                 _emit_few_lines(rows, nbytes, ends[0], is_first)
                 elements.builder.branch(done)
     with when(is_first):
         _copy_part(elements, src, dst, ends[0])
     with loop(rows.first, rows.last) as row:
         src, dst, at_dst = row_at(row)
-        head, rest = ends_of(dst) if elements.streams else ends
+        first, rest = ends_of(dst) if elements.streams else ends
         stop = length - rest
-        with loop(head, stop, LINE_NBYTES) as i:
+        with loop(first, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
         after = row + 1
-        follower, follower_dst, at_follower = row_at(minimum(after, rows.head.rows - 1))
-        with either(at_follower - at_dst == length) as (followed, alone):
+        following, following_dst, at_following = row_at(minimum(after, head.rows - 1))
+        is_next = at_following - at_dst == length
+        with either(is_next | head.is_followed) as (followed, alone):
             with followed, when(rest > 0):
-                line = _joined_line(elements, src + stop, rest, follower)
+                address = where(is_next, following.address, src.address + head.follower)
+                line = _joined_line(elements, src + stop, rest, Location(address, src.index))
                 elements.store_lines(line, dst + stop)
             with alone:
                 _copy_part(elements, src + stop, dst + stop, rest)
-                with when(after < rows.last):
-                    _copy_part(elements, follower, follower_dst, ends_of(follower_dst)[0])
+        with when(~is_next & (after < rows.last) & ~head.is_preceded):
+            _copy_part(elements, following, following_dst, ends_of(following_dst)[0])
 
 
 def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> None:
@@ -232,11 +234,8 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
     """
     elements, builder = rows.elements, rows.elements.builder
     rest, step = max(0, nbytes - LINE_NBYTES), max(1, LINE_NBYTES // nbytes)
-    count, unit = LINE_NBYTES // _UNIT_NBYTES, ir.IntType(_UNIT_NBYTES * BYTE_BITS)
-    units = ir.VectorType(unit, count)
-    skipped = (head // _UNIT_NBYTES).trunc(unit).bitcast(ir.VectorType(unit, 1))
-    picks = pick(skipped, [0] * count) + ir.Constant(units, [*range(count)])
-    rows = rows.rebased()
+    picks = _picks_from(head)
+    rows, units = rows.rebased(), picks.type
 
     def src_at(row: Value) -> Location:
         return elements.moved(rows.src, rows.src_table[row])
@@ -275,9 +274,16 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
             with followed:
                 store(joined(first), dst + rest)
             with alone:
-                store(joined(last.value), dst + rest, LINE_NBYTES - head)
+                with either(rows.head.is_followed) as (goes_on, ends):
+                    with goes_on:
+                        following = src_at(row) + rows.head.follower
+                        line = elements.load_vector(following, LINE_NBYTES).bitcast(units)
+                        store(joined(line), dst + rest)
+                    with ends:
+                        store(joined(last.value), dst + rest, LINE_NBYTES - head)
                 if not is_last:
-                    store(first, elements.moved(rows.dst, dst_at.value), head)
+                    with when(~rows.head.is_preceded):
+                        store(first, elements.moved(rows.dst, dst_at.value), head)
         begin(after, first)
 
     dst_at.value, first = rows.dst_table[rows.first], line_at(rows.first)
@@ -287,6 +293,13 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
     with loop(rows.first + step, rows.last, step) as after:
         move(after - step, after, is_last=False)
     move(rows.last - step, minimum(rows.last, rows.head.rows - step), is_last=True)
+
+
+def _picks_from(head: Value) -> Value:
+    """Return the numbers of the 16-bit units of a line that starts `head` bytes into another."""
+    count, unit = LINE_NBYTES // _UNIT_NBYTES, ir.IntType(_UNIT_NBYTES * BYTE_BITS)
+    skipped = (head // _UNIT_NBYTES).trunc(unit).bitcast(ir.VectorType(unit, 1))
+    return pick(skipped, [0] * count) + ir.Constant(ir.VectorType(unit, count), [*range(count)])
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:

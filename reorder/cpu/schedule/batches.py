@@ -139,8 +139,9 @@ class BatchBuilder:
             for scheduled, fills_lines in zip(parts, streams, strict=True):
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
                 is_cached = self.joins_cached and scheduled.joins_vectors(bits)
-                joins_lines = scheduled.joins_lines(bits, pairs=self.joins_pairs)
-                if joins_lines and (can_stream or is_cached) and not is_vector:
+                joins_lines = (can_stream or is_cached) and not is_vector
+                joins_lines &= scheduled.joins_lines(bits, pairs=self.joins_pairs)
+                if scheduled.ends or joins_lines:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
                     continue

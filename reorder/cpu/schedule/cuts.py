@@ -7,18 +7,19 @@ as long as loads continue in them. So the rows of a tile are in at most that man
 tiles follow the order of src.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import count_contiguous, size_of
+from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     TILE,
     TRANSPOSED,
+    Ends,
     ScheduledBox,
     select_kernel,
 )
@@ -35,8 +36,6 @@ _PIECE, _PIECE_LINES = 128, 32
 # second number, in the second-level one. Threads that divide pieces write parts of the same lines,
 # which costs more than reading from there.
 _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
-# The least lines of dst in a piece of streamed runs that do not start lines.
-_STREAMED_LINES = 16
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
 _STREAMED_PAGES = 8
@@ -73,7 +72,8 @@ def tile_boxes(
             done.append(scheduled)
         else:
             parts = split_node(scheduled.box, *cut)
-            todo += [select_kernel(part, element_stride) for part in parts]
+            pieces = (select_kernel(part, element_stride) for part in parts)
+            todo += [piece._replace(ends=scheduled.ends) for piece in pieces]
     return tuple(done)
 
 
@@ -144,52 +144,124 @@ def _in_pieces(
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
     Pieces of short runs have several lines of dst. Those of streamed runs are in a few pages of
-    src, and the next piece reads on in the same pages. Yields nothing for other boxes, and if the
-    loops have that order.
+    src, and the next piece reads on in the same pages. Streamed runs whose lines are joined are in
+    pieces that share none. Yields nothing for other boxes, and those that need no other order.
     """
     scheduled = select_kernel(box, element_stride)
-    outer = box.nodes[-2::-1]
-    if scheduled.is_transposed or box.is_zero or len(outer) < 2:  # noqa: PLR2004 - to swap
+    if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
-    run = box.nodes[-1].extent
     fills_lines = scheduled.fills_lines(bits)
-    is_streamed = (
-        streams
-        and (fills_lines or scheduled.joins_lines(bits))
-        and run * bits < PAGE_NBYTES * BYTE_BITS
+    is_joined = streams and bits >= BYTE_BITS and not fills_lines and scheduled.joins_lines(bits)
+    is_streamed = is_joined or (streams and fills_lines)
+    src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
+    inner, steps = _runs_at_once(
+        box, src_loop, bits, element_stride, is_streamed=is_streamed, is_shared=is_shared
     )
-    src_loop = min(outer[::-1], key=lambda node: abs(node.strides[0]) or inf)
-    if src_loop.valid < src_loop.extent or not (is_streamed or run * bits <= LINE_BITS):
+    swaps = bool(inner)
+    if is_joined and not swaps:
+        inner, steps = _rows_at_once(scheduled, bits)
+    if not inner:
         return
-    inner, last = outer[:1], outer[0]
+    strides = {node.strides for node in inner}
+    loops = (box.nodes[-1], *inner)
+    extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
+    is_joined &= count_contiguous(extents, dst_strides, element_stride) == len(loops)
+    pieces: Iterable[tuple[Box, Ends | None]] = ((box, None),)
+    if is_joined and steps * size_of(inner[:-1]) < 2 * TILE:
+        pieces = _joined_pieces(box, inner, steps, bits, element_stride)
+    elif steps < inner[-1].extent:
+        pieces = ((part, None) for part in split_node(box, inner[-1], steps))
+    for part, ends in pieces:
+        within = [node for node in part.nodes[:-1] if node.strides in strides]
+        outside = [node for node in part.nodes[:-1] if node.strides not in strides]
+        if swaps and is_streamed:
+            outside.sort(key=lambda node: -abs(node.strides[0]))
+        elif swaps:
+            outside.sort(key=lambda node: node.strides == src_loop.strides)
+        ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
+        yield select_kernel(ordered, element_stride)._replace(ends=ends)
+
+
+def _joined_pieces(
+    box: Box, inner: tuple[Node, ...], steps: int, bits: int, element_stride: int
+) -> Iterator[tuple[Box, Ends | None]]:
+    """Cut the last of some contiguous loops into pieces of so many steps that share no line of dst.
+
+    The model: a line that is written in part waits for memory, and later stores wait with it. So
+    the line at the end of a piece is joined with what follows in dst: the next piece, or the next
+    step of a loop around them. The first line of all that is contiguous is a box of its own.
+    """
+    run, last, loops = box.nodes[-1], inner[-1], (box.nodes[-1], *inner)
+    others = [node for node in box.nodes if node not in loops]
+    around = contiguous_loops(others, 1, element_stride * size_of(loops))
+    first = rest = box
+    # from the first run to the last one before what follows, in src
+    span = sum((node.extent - 1) * node.strides[0] for node in inner[:-1])
+    for loop in (last, *(others[k] for k in around)):
+        grain = steps if loop == last else 1
+        end = (loop.extent - 1) // grain * grain
+        part = steps_of(rest, loop, 0, end)
+        cut = next((node for node in part.nodes if node.strides == loop.strides), None)
+        ends = Ends(is_preceded=True, follower=loop.strides[0] - span)
+        if end:
+            parts = split_node(part, cut, steps) if loop == last and cut else (part,)
+            yield from ((part, ends) for part in parts)
+        rest = steps_of(rest, loop, end, loop.extent - end)
+        first = steps_of(first, loop, 0, 1)
+        span += (loop.extent - 1) * loop.strides[0]
+    yield rest, Ends(is_preceded=True)
+    for loop in inner[:-1]:
+        first = steps_of(first, loop, 0, 1)
+    yield steps_of(first, run, 0, LINE_BITS // bits), Ends()
+
+
+def _rows_at_once(scheduled: ScheduledBox, bits: int) -> tuple[tuple[Node, ...], int]:
+    """Return the rows that a call moves as one run of dst, and how many steps of their last loop.
+
+    None if a run is too long for that.
+    """
+    rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled, bits)
+    extents, strides = [node.extent for node in rows], [node.strides[1] for node in rows]
+    size = run.extent * scheduled.element_stride
+    inner = rows[: count_contiguous(extents, strides, size)]
+    if not inner or (cut and cut[0] == run):
+        return (), 0
+    return inner, cut[1] if cut and cut[0] == inner[-1] else inner[-1].extent
+
+
+def _runs_at_once(
+    box: Box,
+    src_loop: Node,
+    bits: int,
+    element_stride: int,
+    *,
+    is_streamed: bool,
+    is_shared: bool,
+) -> tuple[tuple[Node, ...], int]:
+    """Return the loops of a piece of runs, and how many steps of the last one it has.
+
+    None if runs are not moved along src.
+    """
+    outer, run = box.nodes[-2::-1], box.nodes[-1].extent
+    is_streamed &= run * bits < PAGE_NBYTES * BYTE_BITS
+    if len(outer) == 1 or src_loop.valid < src_loop.extent:
+        return (), 0
     if is_streamed:
         step = max(1, bits // BYTE_BITS) // element_stride
         for count in range(1, len(outer) + 1):
             inner, last = outer[:count], outer[count - 1]
             steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
-            if not fills_lines:
-                least = _STREAMED_LINES * LINE_BITS // (size_of(inner[:-1]) * run * bits)
-                steps = max(steps, least)
             if steps < last.extent:
                 break
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
-    else:
+    elif run * bits <= LINE_BITS:
+        inner, last = outer[:1], outer[0]
         steps = _short_runs_at_once(box, src_loop, bits, element_stride, is_shared=is_shared)
-        if not steps:
-            return
-    if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
-        return
-    strides = {node.strides for node in inner}
-    for part in split_node(box, last, steps) if steps < last.extent else (box,):
-        within = [node for node in part.nodes[:-1] if node.strides in strides]
-        outside = [node for node in part.nodes[:-1] if node.strides not in strides]
-        if is_streamed:
-            outside.sort(key=lambda node: -abs(node.strides[0]))
-        else:
-            outside.sort(key=lambda node: node.strides == src_loop.strides)
-        ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
-        yield select_kernel(ordered, element_stride)
+    else:
+        return (), 0
+    is_ordered = src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0])
+    return ((), 0) if is_ordered or not steps else (inner, steps)
 
 
 def _short_runs_at_once(

@@ -80,8 +80,12 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # `ScheduledBox.is_joined`: 0 or 1; `ALIKE` if rows all start at one place of their lines too
+    # whether lines are joined: 0 or 1; `ALIKE` if rows all start at one place of their lines too
     joins_lines: int
+    # `Ends` of joined rows: 0 or 1, 0 or 1 if any follow, and their distance
+    is_preceded: int
+    is_followed: int
+    follower: int
 
 
 class TransposeHead(NamedTuple):
@@ -156,7 +160,7 @@ def encode(
         else:
             program += _encode_rows(scheduled, step)
             run = scheduled.columns[0].extent
-            group, grain = scheduled.rows, 2 if scheduled.is_joined and run < LINE_NBYTES else 1
+            group, grain = scheduled.rows, 2 if scheduled.ends and run < LINE_NBYTES else 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(
             (n for n in scheduled.box.nodes if n not in outer), bits
@@ -181,6 +185,8 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     valid_rows = _count_valid(rows)
     # of runs of half a line, the first one of each pair counts
     is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
+    ends = scheduled.ends
+    follower = ends and ends.follower
     head = RowsHead(
         rows=len(src_table),
         valid_rows=valid_rows,
@@ -189,7 +195,10 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table[:valid_rows], default=0),
-        joins_lines=ALIKE if scheduled.is_joined and is_alike else int(scheduled.is_joined),
+        joins_lines=0 if ends is None else ALIKE if is_alike else 1,
+        is_preceded=int(ends is not None and ends.is_preceded),
+        is_followed=int(follower is not None),
+        follower=(follower or 0) * step,
     )
     return [*head, *src_table, *dst_table]
 

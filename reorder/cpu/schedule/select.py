@@ -58,6 +58,15 @@ class Tables(NamedTuple):
     dst: tuple[int, ...] | None = None
 
 
+class Ends(NamedTuple):
+    """What comes before and after each piece of joined runs in dst."""
+
+    # whether a run does, which writes the line that it shares with the first run
+    is_preceded: bool = False
+    # the distance in src from the last run to the one after it; None if nothing follows
+    follower: int | None = None
+
+
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
@@ -75,8 +84,8 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # offsets, if these are not those of the loops; a transposition with several runs once for each
     tables: tuple[Tables, ...] = ()
-    # whether lines of dst are joined from successive runs, as `joins_lines` allows
-    is_joined: bool = False
+    # of runs from which lines of dst are joined, as `joins_lines` allows
+    ends: Ends | None = None
     # whether runs of interleaved rows go on in other rows: the table of rows has the offsets of
     # both, and for each the distance from the start of a run at which it goes on in the other
     turns: bool = False
@@ -193,11 +202,14 @@ class ScheduledBox(NamedTuple):
 
     def joined(self, bits: int) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""
-        box = scaled(self.box, bits // BYTE_BITS // self.element_stride)
+        factor = bits // BYTE_BITS // self.element_stride
+        box, ends = scaled(self.box, factor), self.ends or Ends()
         *outer, run = box.nodes
         extent = run.extent * bits // BYTE_BITS
         box = box._replace(nodes=(*outer, Node(extent, extent, (1, 1))))
-        return select_kernel(box)._replace(is_joined=True)
+        if ends.follower is not None:
+            ends = ends._replace(follower=ends.follower * factor)
+        return select_kernel(box)._replace(ends=ends)
 
     def writes_parts(self, bits: int) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

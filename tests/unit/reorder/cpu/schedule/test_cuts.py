@@ -1,5 +1,7 @@
 """How the boxes of a move are packed, and cut to what caches hold and to whole lines of dst."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,10 +12,21 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
 from reorder.cpu.schedule.granules import schedule_table
-from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
+from reorder.cpu.schedule.loops import (
+    contiguous_loops,
+    contiguous_size,
+    offset_table,
+    size_of,
+)
 from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
-from reorder.cpu.schedule.select import RUN, TRANSPOSED, pack_for_kernels, select_kernel
+from reorder.cpu.schedule.select import (
+    RUN,
+    TRANSPOSED,
+    ScheduledBox,
+    pack_for_kernels,
+    select_kernel,
+)
 from reorder.cpu.target import LINE_NBYTES
 from reorder.plan import Box, Node
 from reorder.plan.boxes import table_boxes
@@ -127,9 +140,6 @@ def _around_fours(*loops: tuple[int, int, int]) -> Box:
         # src is read backwards
         (_swap(300, 20, -1008, -5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
         (_swap(300, 200, -4), 32, False, _FOURS),
-        # lines and parts of lines; enough of them to be joined
-        (_swap(300, 20, 1007, 5000), 32, True, {(20, 8, 1007), (20, 4, 1007)}),
-        (_swap(300, 20, 16, 5000, at=4), 32, True, {(20, 16, 16), (20, 12, 16)}),
         # nothing to swap: src is read in turn already, or its loop has padding, or rows repeat
         (Box((0, 0), _nodes((300, 6400, 6400), (200, 32, 64), (32, 1, 1))), 32, True, None),
         (_around_fours((200, 0, 1200), (300, 0, 4)), 32, False, None),
@@ -152,6 +162,60 @@ def test_runs_are_moved_in_pieces_along_both_sides(
     assert {tuple(node.strides for node in nodes) for nodes in found} == {
         tuple(node.strides for node in box.nodes)
     }
+
+
+def _offsets(nodes: tuple[Node, ...], start: int, side: int) -> list[int]:
+    """Return the offsets of the steps of loops, which are given innermost first, on a side."""
+    table = offset_table([node.extent for node in nodes], [node.strides[side] for node in nodes])
+    return [start + offset for offset in table]
+
+
+def _calls(tile: ScheduledBox, side: int) -> Iterator[list[int]]:
+    """Yield where the runs of each call of the kernel start on a side."""
+    for start in _offsets(tile.outer[::-1], tile.box.offsets[side], side):
+        yield _offsets(tile.rows, start, side)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        # lines and parts of lines; runs of a line that start within one; what follows in src too
+        _swap(300, 20, 1007, 5000),
+        _swap(300, 20, 16, 5000, at=4),
+        _swap(11, 70, 100, at=9),
+        # backwards; loops in the order of dst; more runs than a call moves
+        _swap(300, 20, -100, -5000, at=5),
+        Box((0, 3), _nodes((3, 60000, 50000), (40, 1300, 1240), (31, 40, 40), (40, 1, 1))),
+        Box((0, 3), _nodes((1300, 50, 50), (50, 1, 1))),
+        # the loop around the pieces goes on in dst, and the one around both
+        Box(
+            (0, 7),
+            _nodes((2, 99999, 93600), (3, 52, 31200), (40, 19000, 780), (15, 700, 52), (52, 1, 1)),
+        ),
+    ],
+)
+def test_pieces_of_streamed_runs_share_no_line(box: Box) -> None:
+    line, parts = 16, 0
+    written: dict[int, int] = {}
+    for tile in tile_boxes((box,), 32, streams=True):
+        assert tile.ends
+        length, follower = tile.columns[0].extent, tile.ends.follower
+        for src, dst in zip(_calls(tile, 0), _calls(tile, 1), strict=True):
+            for k, start in enumerate(dst):
+                # as the kernel does
+                after = None if follower is None else src[k] + follower
+                if dst[k + 1 : k + 2] == [start + length]:
+                    after = src[k + 1]
+                is_preceded = tile.ends.is_preceded or (k > 0 and dst[k - 1] == start - length)
+                first = -start % line if is_preceded else 0
+                last = length if after is None else length + -(start + length) % line
+                parts += ((start + first) % line > 0) + ((start + last) % line > 0)
+                for at in range(first, last):
+                    source = src[k] + at if at < length or after is None else after + at - length
+                    assert written.setdefault(start + at, source) == source
+    sources, targets = (_offsets(box.nodes[::-1], box.offsets[side], side) for side in (0, 1))
+    assert written == dict(zip(targets, sources, strict=True))
+    assert parts <= 3 * (box.size // contiguous_size(box.nodes, 1))
 
 
 def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
