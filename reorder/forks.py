@@ -15,11 +15,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 # Held while modules of this package are imported, or kernels loaded without LLVM: a forked child
 # cannot finish that. Methods in Python would leave it held if a handler of a signal raised in them.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 # numbers between dots
 _NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")

@@ -12,6 +12,7 @@ from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
 from memdesc.record import known_records, record_desc
+from memdesc.record.names import read_name
 from reorder.api import prepare
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel
@@ -93,7 +94,9 @@ def compile_kernels(
     names = [*DATA_TYPES]
     if dtypes is not None:
         names = [data_type(dtype).name for dtype in _listed(dtypes, "dtypes")]
-    kinds = known_records() if records is None else _checked_records(records)
+    kinds: Iterable[str] = known_records()
+    if records is not None:
+        kinds = [read_name(name)[0] for name in _listed(records, "records")]
     if writable_folder() is None:
         raise MemdescError(
             "there is no writable folder for compiled code, so kernels compiled now would be lost "
@@ -114,16 +117,6 @@ def _listed(given: Iterable[Any], what: str) -> list[Any]:
             f"{what} is {short_repr(given)}; give a list of names, such as [{given!r}]"
         )
     return [*given]
-
-
-def _checked_records(records: Iterable[str]) -> list[str]:
-    names, known = _listed(records, "records"), known_records()
-    for name in names:
-        if name not in known:
-            raise MemdescError(
-                f"{short_repr(name)} is not the name of a record; the names are {', '.join(known)}"
-            )
-    return names
 
 
 def _moves() -> Iterator[Callable[[], object]]:

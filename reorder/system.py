@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from reorder.assumed import assumed_machine
@@ -51,11 +51,6 @@ def count_cores() -> int:
     return cores if quota is None else min(cores, quota)
 
 
-@cache
-def _own_quota() -> int | None:
-    return quota_cores(_MEMBERSHIP, _ROOT)
-
-
 def quota_cores(membership: StrPath, root: StrPath) -> int | None:
     """Return the cores that Linux control groups grant, rounded up; None without a limit.
 
@@ -71,6 +66,9 @@ def quota_cores(membership: StrPath, root: StrPath) -> int | None:
             quota, period = _read_quota(folder)
             shares.append(max(1, -(-quota // period)))
     return min(shares, default=None)
+
+
+_own_quota = cache(partial(quota_cores, _MEMBERSHIP, _ROOT))
 
 
 def _folders(membership: StrPath, root: StrPath) -> Iterator[str]:

@@ -82,13 +82,10 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     ]
     others: dict[str, None] = {}
     for letters, form in product(filter(None, (scheme.letters, scheme.stacked)), forms):
-        search = _Search(scheme, letters, stored, checked | form)
+        search = _Search(scheme, letters, stored, checked | form, tried)
         try:
             for made in search.records():
-                if isinstance(made, str):
-                    tried[made] = None
-                else:
-                    records[repr(made)] = made
+                records[repr(made)] = made
                 if len(records) > SHOWN:
                     break
         except _OtherDimsError as error:
@@ -146,6 +143,8 @@ class _Search(NamedTuple):
     letters: str
     stored: Mapping[str, Stored]
     said: Mapping[str, Any]
+    # gets the reasons why something does not fit
+    tried: dict[str, None]
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -204,28 +203,31 @@ class _Search(NamedTuple):
                     text = letter if is_packed else axis.text.partition("~")[0]
                     yield _Equation(axis_of(text), Fraction(size), stored)
 
-    def assignments(self) -> Iterator[dict[str, Any] | str]:
-        """Yield the values of names that the tensors may have, or why there are none."""
+    def assignments(self) -> Iterator[dict[str, Any]]:
+        """Yield the values of names that the tensors may have."""
         equations = [*self.equations()]
         try:
             known = self.read()
         except MemdescError as error:
-            yield str(error)
+            self.tried[str(error)] = None
             return
         widths = {factor.width for each in equations for factor in each.axis.factors}
         free = [o for o in self.scheme.options if o.name in widths - known.keys()]
         for values in product(*(option.legal for option in free)):
             tried = {option.name: value for option, value in zip(free, values, strict=True)}
-            yield from _solved(equations, known | tried)
+            try:
+                yield from _solved(equations, known | tried)
+            except MemdescError as error:
+                self.tried[str(error)] = None
 
-    def records(self) -> Iterator[RecordDesc | str]:
-        """Yield the records that fit, and why others do not."""
+    def records(self) -> Iterator[RecordDesc]:
+        """Yield the records that fit."""
         # blocks of one range fit all, or none does because of another tensor
         for values in islice(self.assignments(), _MOST):
             try:
-                yield values if isinstance(values, str) else self.record(values)
+                yield self.record(values)
             except MemdescError as error:
-                yield str(error)
+                self.tried[str(error)] = None
 
     def record(self, values: Mapping[str, Any]) -> RecordDesc:
         """Return the record with these values. Fails if there is none, or a tensor differs."""
@@ -248,10 +250,8 @@ class _Search(NamedTuple):
         return desc
 
 
-def _solved(
-    equations: Sequence[_Equation], known: Mapping[str, Any]
-) -> Iterator[dict[str, Any] | str]:
-    """Yield the values that equations allow, or the one that no integer solves.
+def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the values that equations allow. Fails if no integer solves one.
 
     Each equation with one unknown gives its value, or for blocks that may be cut off, their range.
     """
@@ -273,8 +273,9 @@ def _solved(
             solution = each.solved(name, values)
             if solution is None:
                 shown = ", ".join(f"{n}={values[n]}" for n in names if n in values)
-                yield f"{each.stored} does not have {axis.text}{shown and f' with {shown}'}"
-                return
+                raise MemdescError(
+                    f"{each.stored} does not have {axis.text}{shown and f' with {shown}'}"
+                )
             is_whole = axis.powers[name] < 0 and each.size == 1
             values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
     if not blocks:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, desc_of
@@ -16,9 +16,6 @@ from memdesc.immutable import value_class
 from memdesc.int64 import exact_ints
 from memdesc.layout import Layout, without_gaps
 from memdesc.overlap import check_overlap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Bits of the unsigned elements that are narrower than any data type.
 BIT_PLANES = MappingProxyType({"u1": 1, "u2": 2})

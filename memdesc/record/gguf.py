@@ -91,37 +91,33 @@ _HALF_E4M3[0x7F] = 0
 _MINUS = np.arange(128)[:, None] >> np.arange(7) & 1
 _SIGNS = 1 - 2 * np.hstack([_MINUS, _MINUS.sum(1, keepdims=True) & 1]).astype(np.int8)
 # what codes stand for, by the name in formulas
-_TABLES: Mapping[str, tuple[float, ...]] = MappingProxyType(
-    {
-        "quarters": _QUARTERS,
-        "quarters_8": _QUARTERS[:8],
-        "half_odd": tuple((2 * code + 1) / 4 for code in range(16)),
-        "odd": tuple(2.0 * code + 1 for code in range(16)),
-        "sign": (1, -1),
-        # 1/8 is added or subtracted; here both are multiplied by 8
-        "delta": (-1, 1),
-        "iq4": (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
-        # f4_e2m1 doubled, without -0.0; the scales are halved
-        "e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
-        "half_e8m0": tuple(2.0 ** (code - 128) for code in range(256)),
-        "half_e4m3": tuple(_HALF_E4M3.tolist()),
-    }
-)
-_BOOKS: Mapping[str, Codebook | Digits] = MappingProxyType(
-    {
-        **_codebooks(
-            iq2_xxs=(256, 8, (8, 25, 43)),
-            iq2_xs=(512, 8, (8, 25, 43)),
-            iq2_s=(1024, 8, (8, 25, 43)),
-            iq3_xxs=(256, 4, (4, 12, 20, 28, 36, 44, 52, 62)),
-            iq3_s=(512, 4, (1, 3, 5, 7, 9, 11, 13, 15)),
-            # multiplied by 8, because 1/8 is added to them or subtracted
-            iq1=(2048, 8, (-8, 0, 8)),
-        ),
-        "seven_signs": Codebook(8, _SIGNS.tobytes(), tuple(range(8))),
-        "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
-    }
-)
+_TABLES: Mapping[str, tuple[float, ...]] = {
+    "quarters": _QUARTERS,
+    "quarters_8": _QUARTERS[:8],
+    "half_odd": tuple((2 * code + 1) / 4 for code in range(16)),
+    "odd": tuple(2.0 * code + 1 for code in range(16)),
+    "sign": (1, -1),
+    # 1/8 is added or subtracted; here both are multiplied by 8
+    "delta": (-1, 1),
+    "iq4": (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
+    # f4_e2m1 doubled, without -0.0; the scales are halved
+    "e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
+    "half_e8m0": tuple(2.0 ** (code - 128) for code in range(256)),
+    "half_e4m3": tuple(_HALF_E4M3.tolist()),
+}
+_BOOKS: Mapping[str, Codebook | Digits] = {
+    **_codebooks(
+        iq2_xxs=(256, 8, (8, 25, 43)),
+        iq2_xs=(512, 8, (8, 25, 43)),
+        iq2_s=(1024, 8, (8, 25, 43)),
+        iq3_xxs=(256, 4, (4, 12, 20, 28, 36, 44, 52, 62)),
+        iq3_s=(512, 4, (1, 3, 5, 7, 9, 11, 13, 15)),
+        # multiplied by 8, because 1/8 is added to them or subtracted
+        iq1=(2048, 8, (-8, 0, 8)),
+    ),
+    "seven_signs": Codebook(8, _SIGNS.tobytes(), tuple(range(8))),
+    "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
+}
 # A block type is a line of its name, its number in GGUF, the bytes and the elements of a block, and
 # the formula; then follow its fields: type / group, @ first element, extent x stride of each loop.
 _TABLE = """

@@ -179,31 +179,29 @@ bnb_{nf4,fp4} oi rule={}: bnb_block dtype
 """
 
 _FLAG, _FP8 = (False, True), ("f8_e4m3", "f8_e5m2")
-_OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        "group": Option("group", 128),
-        "mlx_group": Option("group", 64, (32, 64, 128)),  # what MLX has kernels for
-        "rows": Option("rows", 1),
-        "block": Option("block", 128, is_block=True),
-        "bnb_block": Option("block", 64, has_all=False),
-        "bits": Option("bits", 4, (4, 8)),
-        "mlx_bits": Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
-        # HQQ pads 3-bit codes to whole words over all rows, so they have no record
-        "hqq_bits": Option("bits", 4, (1, 2, 4, 8)),
-        "floats": Option("scales", "f16", ("f16", "bf16", "f32")),
-        "fp8_scales": Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
-        "codes": Option("codes", _FP8[0], _FP8),
-        # compressed-tensors writes the first type of dims, Kimi-K2 the second
-        "shape": Option("shape", "s64", ("s64", "s32")),
-        "dtype": Option("dtype", "bfloat16", ("bfloat16", "float16", "float32")),
-        "zeros": Option("zeros", usual=False, legal=_FLAG),
-        "zeros_by_version": Option("zeros", "v1", ("v1", "v2"), ("stored minus 1", "as they are")),
-        # both names hold the factor that codes are multiplied by
-        "scale_inv": Option("scale_inv", usual=False, legal=_FLAG),
-        "swizzled": Option("swizzled", usual=True, legal=_FLAG[::-1]),
-        "g_idx": Option("g_idx", usual=False, legal=_FLAG),
-    }
-)
+_OPTIONS: Mapping[str, Option] = {
+    "group": Option("group", 128),
+    "mlx_group": Option("group", 64, (32, 64, 128)),  # what MLX has kernels for
+    "rows": Option("rows", 1),
+    "block": Option("block", 128, is_block=True),
+    "bnb_block": Option("block", 64, has_all=False),
+    "bits": Option("bits", 4, (4, 8)),
+    "mlx_bits": Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
+    # HQQ pads 3-bit codes to whole words over all rows, so they have no record
+    "hqq_bits": Option("bits", 4, (1, 2, 4, 8)),
+    "floats": Option("scales", "f16", ("f16", "bf16", "f32")),
+    "fp8_scales": Option("scales", "f32", ("f32", "bf16", "f16", "e8m0")),
+    "codes": Option("codes", _FP8[0], _FP8),
+    # compressed-tensors writes the first type of dims, Kimi-K2 the second
+    "shape": Option("shape", "s64", ("s64", "s32")),
+    "dtype": Option("dtype", "bfloat16", ("bfloat16", "float16", "float32")),
+    "zeros": Option("zeros", usual=False, legal=_FLAG),
+    "zeros_by_version": Option("zeros", "v1", ("v1", "v2"), ("stored minus 1", "as they are")),
+    # both names hold the factor that codes are multiplied by
+    "scale_inv": Option("scale_inv", usual=False, legal=_FLAG),
+    "swizzled": Option("swizzled", usual=True, legal=_FLAG[::-1]),
+    "g_idx": Option("g_idx", usual=False, legal=_FLAG),
+}
 
 
 # the numbers of bitsandbytes's codes
@@ -251,11 +249,6 @@ def _in_pairs(first: int, sizes: tuple[int, ...], _: Options) -> Layout:
     return layout_by_strides(sizes, (2, 2 * sizes[0]), offset0=first)
 
 
-def _high_first(dims: tuple[int, ...], _: Options) -> Layout:
-    """Return codes of 4 bits of which the first of a byte is in its high half."""
-    return layout_by_digits(dims, [[(dims[0], dims[1])], [(dims[1] // 2, 2), (2, -1)]], 1)
-
-
 def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
     """Return bytes whose bits, highest first, hold codes of successive parts of the rows."""
     parts = 8 // options["bits"]
@@ -267,7 +260,10 @@ def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
 
 # orders of elements that are not those of a tag
 _ORDERS: Mapping[str, Callable[[tuple[int, ...], Options], Layout]] = {
-    "high_first": _high_first,
+    # codes of 4 bits of which the first of a byte is in its high half
+    "high_first": lambda dims, _: layout_by_digits(
+        dims, [[(dims[0], dims[1])], [(dims[1] // 2, 2), (2, -1)]], 1
+    ),
     "in_parts": _in_parts,
     "first_of_pairs": partial(_in_pairs, 0),
     "second_of_pairs": partial(_in_pairs, 1),

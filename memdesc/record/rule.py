@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.checked import check_types
 from memdesc.dtypes import DATA_TYPES
@@ -26,9 +26,6 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.record.field import Field, is_integer, is_word
 from memdesc.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @immutable

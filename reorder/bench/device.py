@@ -8,10 +8,11 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import NDArray
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.tuples import NamedTuple
@@ -22,9 +23,6 @@ from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.memory_objects import allocate, allocate_buffer, image_format
 from reorder.opencl.operands import device_operand
 from reorder.plan.plan import plan_reorder
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000

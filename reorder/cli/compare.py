@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError
 from memdesc.tags import LETTERS
@@ -19,9 +20,6 @@ from reorder.cli.tensors import Operand, Reading, read_tensor
 from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
 from reorder.memory.memory import Memory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # how many ranges of one dim are printed
 _SHOWN = 8

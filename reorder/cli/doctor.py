@@ -161,19 +161,18 @@ def _opencl() -> Facts:
 
 def opencl_facts(runtimes: list[str], found: Sequence[Device], how: str) -> Facts:
     """Return the runtimes and devices of OpenCL; `how` installs a runtime for the CPU."""
-    devices = [_device_facts(device) for device in found]
+    names = ("name", "platform", "version", "is_processor", "works", "problem", "remedy")
+    devices = [
+        facts_of(each, *names)
+        | {"max_image": (each.max_width, each.max_height) if each.has_images else None}
+        for each in found
+    ]
     none = f"none: on x86-64 Linux, {how} installs a runtime for the CPU"
     return {
         "opencl_runtimes": Said(runtimes, runtimes or ["none found"]),
         "opencl_devices": Said(devices, [*map(_device_line, devices)] or [none]),
         "opencl_cpu_runtime": Said(how),
     }
-
-
-def _device_facts(device: Device) -> Facts:
-    size = (device.max_width, device.max_height) if device.has_images else None
-    names = ("name", "platform", "version", "is_processor", "works", "problem", "remedy")
-    return {**facts_of(device, *names), "max_image": size}
 
 
 def _device_line(device: Facts) -> str:

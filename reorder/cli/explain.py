@@ -39,21 +39,29 @@ def _answer(options: Options) -> tuple[Facts, int]:
         facts[key] = Said(one) if one == other else dict(zip(_SIDES, (one, other), strict=True))
     if kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
-    written = dst.padded_nelems if dst.nelems else 0
+    elements = dst.padded_nelems if dst.nelems else 0
     nbytes = {
         "bytes_read": src.dtype.nbytes(src.nelems),
-        "bytes_written": dst.dtype.nbytes(written),
-        "of_these_padding": dst.dtype.nbytes(written - dst.nelems),
+        "bytes_written": dst.dtype.nbytes(elements),
+        "of_these_padding": dst.dtype.nbytes(elements - dst.nelems),
     }
     slow = [] if kind != COPY else slow_strides(plan)
     kernels, within = ([*prepared.kernels_at(place)] for place in (0, _NUMPY_PLACE))
+    used, elsewhere = (", ".join(names) or "none" for names in (kernels, within))
+    if elsewhere != used:
+        used += f"; where dst starts within a cache line, {elsewhere}"
+    read, written, added = nbytes.values()
+    moved = f"{read} read, {written} written" + (f", of these {added} padding" if added else "")
+    if kind != COPY:
+        used = f"if copied, {used}"
+        moved = f"0 if src is used as dst; if copied, {moved}"
     facts |= {
         "plan": Said([_box_facts(box) for box in plan.boxes], str(plan).splitlines()),
         "access": [describe_access(plan, box) for box in plan.boxes],
         "slow": slow or Said(slow),
-        "kernels": Said(kernels, _kernels_text(kind, kernels, within)),
+        "kernels": Said(kernels, used),
         "kernels_within_lines": Said(within),
-        "bytes": Line(_bytes_text(kind, *nbytes.values())),
+        "bytes": Line(moved),
         **{key: Said(count) for key, count in nbytes.items()},
         "indirection_tables": Said(any(box.indirect for box in plan.boxes)),
     }
@@ -63,19 +71,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
         save(plan.show(), options.svg)
         facts["wrote"] = options.svg
     return facts, 0
-
-
-def _kernels_text(kind: str, kernels: list[str], within: list[str]) -> str:
-    text, other = (", ".join(names) or "none" for names in (kernels, within))
-    if other != text:
-        text += f"; where dst starts within a cache line, {other}"
-    return text if kind == COPY else f"if copied, {text}"
-
-
-def _bytes_text(kind: str, read: int, written: int, padding: int) -> str:
-    text = f"{read} read, {written} written"
-    text += f", of these {padding} padding" if padding else ""
-    return text if kind == COPY else f"0 if src is used as dst; if copied, {text}"
 
 
 def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Said:

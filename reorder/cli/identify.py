@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, Options, facts_of, table
 from reorder.cli.tensors import Operand
@@ -34,7 +34,12 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else Operand(options.like).load()
     dims = options.dims
-    data = _read(options)
+    given = Operand(options.dump)
+    if options.offset is not None:
+        data: Any = given.raw_bytes(options.offset)
+    else:
+        data = given.words(None if options.dtype is None else data_type(options.dtype))
+        data = given.raw_bytes() if data is None else data
     found = identify(data, like, dims=dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
@@ -58,15 +63,6 @@ def _how(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("dtype", "atol", "rtol")}
 
 
-def _read(options: Options) -> Memory | np.ndarray[Any, Any]:
-    """Return a tensor, or the bytes of a raw file, or of any file from an offset to its end."""
-    given = Operand(options.dump)
-    if options.offset is not None:
-        return given.raw_bytes(options.offset)
-    found = given.words(None if options.dtype is None else data_type(options.dtype))
-    return given.raw_bytes() if found is None else found
-
-
 def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
     return {
         "bytes": data.nbytes,
@@ -83,9 +79,11 @@ def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
 
 
 def _layout(found: Candidate) -> Facts:
-    desc = found.desc
+    desc, bits = found.desc, found.desc.dtype.bits
+    # several types of this width are possible if none is known
+    size = f"{bits} bits" if desc.dtype.is_packed else counted(bits // 8, "byte")
     return {
-        "layout": repr(desc) if found.is_type_known else _untyped(desc),
+        "layout": repr(desc) if found.is_type_known else f"{desc.dims} elements of {size}",
         "dtype": str(desc.dtype) if found.is_type_known else None,
         "names": [name._asdict() for name in found.names],
         "order": found.order,
@@ -93,13 +91,6 @@ def _layout(found: Candidate) -> Facts:
         "padding_elements": desc.padded_nelems - desc.nelems,
         "padding_zero": found.is_padding_zero,
     }
-
-
-def _untyped(desc: MemoryDesc) -> str:
-    """Return the sizes of a tensor and of its elements, where several types are possible."""
-    bits = desc.dtype.bits
-    size = f"{bits} bits" if desc.dtype.is_packed else counted(bits // 8, "byte")
-    return f"{desc.dims} elements of {size}"
 
 
 def _lay_out(facts: Facts) -> list[str]:

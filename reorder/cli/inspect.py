@@ -172,20 +172,15 @@ def _layers(weights: Iterable[_Weight]) -> Facts:
         if desc is None:
             kind, elements = plain, 0
         else:
-            bits, scales, elements = _bits(desc), _scales(desc), prod(desc.dims)
+            code, scales, elements = desc.rule.code, _scales(desc), prod(desc.dims)
+            # where several elements share a code, the whole bits of one
+            bits = int(desc.bits_per_element) if code.codebook else number_bits(desc, code)
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
             kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
             kind["weights"] += elements
         kind["layers"].append(layer)
         kind["bytes"] += nbytes
     return {"quantised": [*kinds.values()], "not_quantised": plain}
-
-
-def _bits(desc: RecordDesc) -> int:
-    """Return the bits of a code; whole bits of an element where several share a code."""
-    if desc.rule.code.codebook:
-        return int(desc.bits_per_element)
-    return number_bits(desc, desc.rule.code)
 
 
 def _scales(desc: RecordDesc) -> str:
@@ -310,18 +305,15 @@ def _lay_out(facts: Facts) -> list[str]:
     shown = "" if facts["count"] == facts["of"] else f" of {facts['of']}"
     count = f"{facts['count']}{shown} tensors" if shown else counted(facts["count"], "tensor")
     lines.append(f"all: {count} in {counted(len(facts['files']), 'file')}, {_sizes(facts)}")
-    lines += map(_kind_line, facts["quantised"])
+    for kind in facts["quantised"]:
+        each = 8 * kind["bytes"] / max(kind["weights"], 1)
+        scales = f", {kind['scales']}" if kind["scales"] else ""
+        head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
+        lines.append(f"{head}: {_patterns(kind['layers'])}")
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
     return [*lines, *facts["notes"]]
-
-
-def _kind_line(kind: Facts) -> str:
-    each = 8 * kind["bytes"] / max(kind["weights"], 1)
-    scales = f", {kind['scales']}" if kind["scales"] else ""
-    head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
-    return f"{head}: {_patterns(kind['layers'])}"
 
 
 def _patterns(layers: Sequence[str]) -> str:

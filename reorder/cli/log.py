@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from io import TextIOWrapper
 from operator import itemgetter
-from typing import TextIO
 
 from memdesc import MemdescError
 from memdesc.errors import counted
@@ -72,7 +71,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(
             f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
         )
-    log = read_verbose(_stdin() if options.log == "-" else options.log)
+    if options.log == "-" and isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # bytes that are not text, as in files
+    log = read_verbose(sys.stdin if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped):
         raise MemdescError(
             f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
@@ -137,13 +138,6 @@ def _report_facts(found: LogReport) -> Facts:
             {"attribute": text, "executions": count} for text, count in found.not_understood
         ],
     }
-
-
-def _stdin() -> TextIO:
-    """Return stdin; bytes that are not text are replaced, as in files."""
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
-    return sys.stdin
 
 
 def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:

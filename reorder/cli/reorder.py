@@ -102,7 +102,13 @@ def _answer(options: Options) -> tuple[Facts, int]:
     # a device gets the whole tensor
     found = None if options.device is not None else locate(given, how)
     output = None if found is None else _output(options, given, found[0], attr)
-    if found and output and _is_large(options, found[0], output):
+    # images are not reordered in pieces
+    if (
+        found
+        and output
+        and isinstance(output.target, MemoryDesc)
+        and found[0].nbytes + output.desc.nbytes > min(options.max_bytes, _AT_ONCE)
+    ):
         said = _in_pieces(options, *found, output, attr)
     else:
         with Progress(3) as progress:
@@ -164,12 +170,6 @@ def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
         return desc
     is_permuted = desc == memory_desc(desc.dims, desc.dtype, "".join(LETTERS[k] for k in order))
     return memory_desc([desc.dims[k] for k in order], desc.dtype) if is_permuted else desc
-
-
-def _is_large(options: Options, src: MemoryDesc, output: _Output) -> bool:
-    nbytes = src.nbytes + output.desc.nbytes
-    is_image = isinstance(output.target, ImageDesc)
-    return not is_image and nbytes > min(options.max_bytes, _AT_ONCE)
 
 
 def _in_pieces(

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import (
     DataType,
@@ -53,9 +54,6 @@ from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ENDINGS = tuple(row.ending for row in FORMATS.values())
 # A word that contains no sizes is read for dims of this size, since a notation needs some. The size

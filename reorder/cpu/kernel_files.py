@@ -69,19 +69,16 @@ def writable_folder() -> Path | None:
 def _write(folder: str, name: str, content: bytes) -> bool:
     """Write a file completely or not at all; returns whether it was written."""
     partial = f"{folder}/.{os.urandom(8).hex()}.tmp"
-    # a full disk, a folder that is read-only, or a folder in the place of the file
-    with suppress(OSError):
-        try:
-            os.makedirs(folder, exist_ok=True)
-            with open(partial, "xb") as file:
-                file.write(content)
-            os.replace(partial, f"{folder}/{name}")
-        except OSError:
-            with suppress(FileNotFoundError):
-                os.unlink(partial)
-            raise
-        return True
-    return False
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(partial, "xb") as file:
+            file.write(content)
+        os.replace(partial, f"{folder}/{name}")
+    except OSError:  # a full disk, a folder that is read-only, or one in the place of the file
+        with suppress(OSError):
+            os.unlink(partial)
+        return False
+    return True
 
 
 def _file_name(name: str) -> str:

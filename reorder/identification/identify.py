@@ -8,9 +8,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import permutations
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import (
     DataType,
@@ -42,9 +43,6 @@ from reorder.memory.padding import find_nonzero
 from reorder.messages import first_of
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 from reorder.values.masked import refuse_masked
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3

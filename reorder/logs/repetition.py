@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # How many run lengths are tried.
 _MAX_LENGTHS = 64

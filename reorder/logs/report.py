@@ -188,7 +188,11 @@ def report(
         tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
         tuple(skewed),
         _layer_times(named, everything, all_names),
-        _not_understood(everything),
+        tuple(
+            Counter(
+                text for entry in everything for text in entry.primitive.attributes.not_understood
+            ).most_common()
+        ),
     )
 
 
@@ -267,13 +271,6 @@ def _by_kind(times: Mapping[VerbosePrimitive, Times]) -> tuple[KindTime, ...]:
         groups[primitive.kind].append((each.executions, each.cost, slow))
     found = [KindTime(kind, *map(sum, zip(*each, strict=True))) for kind, each in groups.items()]
     return tuple(sorted(found, key=lambda each: -each.milliseconds))
-
-
-def _not_understood(executions: Sequence[VerboseEntry]) -> tuple[tuple[str, int], ...]:
-    found = Counter(
-        text for entry in executions for text in entry.primitive.attributes.not_understood
-    )
-    return tuple(found.most_common())
 
 
 def _layer_times(
