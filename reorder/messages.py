@@ -9,7 +9,7 @@ from collections.abc import Iterable
 _NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 
 
-def first_of(names: Iterable[str], count: int) -> str:
+def first_of(names: Iterable[str], count: int = 3) -> str:
     """Return the first few names for a message, and how many more there are."""
     listed = [*names]
     more = f" and {len(listed) - count} more" if len(listed) > count else ""

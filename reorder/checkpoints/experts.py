@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.checkpoints.formats.entry import Entry, Tensor, stored_desc
+from reorder.checkpoints.formats.entry import Entry, Tensor, describe
 
 # the block, the expert's number, the layer and the rest; a stack of MLX has no number
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
@@ -40,11 +40,9 @@ def block_of(name: str) -> str:
 def check_experts(names: Iterable[str]) -> None:
     """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
     found: dict[str, dict[str, set[int]]] = {}
-    for name in names:
-        expert = _EXPERT.fullmatch(name)
-        if expert is not None:
-            layers = found.setdefault(expert[1], {})
-            layers.setdefault(expert[3], set()).add(int(expert[2]))
+    for expert in filter(None, map(_EXPERT.fullmatch, names)):
+        layers = found.setdefault(expert[1], {})
+        layers.setdefault(expert[3], set()).add(int(expert[2]))
     for block, layers in found.items():
         count = 1 + max(map(max, layers.values()))
         for layer, numbers in layers.items():
@@ -74,7 +72,6 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         own = names.get(layer, layer) if block.endswith(_MIXTRAL) else layer
         count, *shape = entry.shape
         nbytes = entry.nbytes // max(count, 1)
-        desc, reason = stored_desc(entry.dtype, tuple(shape))
         for k in range(count):
             part = f"{block}.experts.{k}.{own}{rest}"
             if part in entries or part in found:
@@ -82,14 +79,7 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
                     f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
                     "own; remove the one that is out of date"
                 )
-            found[part] = replace(
-                entry,
-                name=part,
-                shape=tuple(shape),
-                offset=entry.offset + k * nbytes,
-                nbytes=nbytes,
-                desc=desc,
-                reason=reason,
-                note=None,
-            )
+            at = entry.offset + k * nbytes
+            held = replace(entry, name=part, shape=(*shape,), offset=at, nbytes=nbytes)
+            found[part] = describe(held, None)
     return found

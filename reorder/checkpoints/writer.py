@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _FILES, _GROWING, _WHOLE, _LOCK = "files", "growing", "whole", "lock"
 # others, such as workers of other users, may read the folder but not add files
 _MODE, _OTHERS_WRITE = 0o755, 0o022
-# how many files a message lists
-_SHOWN = 3
 # renameat2: paths relative to the working folder; exchange two names
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -87,9 +85,9 @@ class Writer:
         self.homes = {name: file.name for file in files for name in file.spans}
         self._is_folder, self._overwrite, self._resume = is_folder, overwrite, resume
         self._facts = dict(facts or {})
-        # unfinished files have another path in each run, so that a worker that was lost and still
-        # writes does not reach files of a later one
-        self._growing = self.folder / _GROWING / os.urandom(8).hex()
+        #: where unfinished files are: another folder in each run, so that a worker that was lost
+        #: and still writes does not reach files of a later one
+        self.growing = self.folder / _GROWING / os.urandom(8).hex()
         self._lock: _Lock | None = None
         self._check_target()
 
@@ -101,8 +99,10 @@ class Writer:
             with errors_of(self.folder, "written"):
                 self._lock = _Lock(self.folder)
                 self._check_target()
-                if self._resume:
-                    self.finished = {name for name in self.files if self._is_kept(name)}
+                for name in self._facts if self._resume else ():
+                    path, nbytes = self._finished(name), self.files[name].nbytes
+                    if path.is_file() and path.stat().st_size == nbytes:
+                        self.finished.add(name)
                 self._clear(except_for={self._finished(name) for name in self.finished})
                 if self._is_folder and os.path.lexists(self.target):
                     # fails now if it would fail at the end
@@ -132,12 +132,12 @@ class Writer:
         if self._lock is None:
             raise MemdescError(f"{str(self.target)!r} is no longer being written")
         file = self.homes[name]
-        path = self._finished(file) if file in self.finished else self._growing / file
+        path = self._finished(file) if file in self.finished else self.growing / file
         return Place(path, *self.files[file].spans[name])
 
     def complete(self, name: str) -> None:
         """Finish a file of which all bytes are written. Fails if it cannot be put on the disk."""
-        file, grown, finished = self.files[name], self._growing / name, self._finished(name)
+        file, grown, finished = self.files[name], self.growing / name, self._finished(name)
         with errors_of(self.target, "written"):
             if file.seal is not None:
                 file.seal(grown)
@@ -208,10 +208,6 @@ class Writer:
         """Return where a file is once it is finished."""
         return self.folder / _FILES / self._facts.get(name, "new") / name
 
-    def _is_kept(self, name: str) -> bool:
-        path, nbytes = self._finished(name), self.files[name].nbytes
-        return name in self._facts and path.is_file() and path.stat().st_size == nbytes
-
     def _clear(self, except_for: Collection[Path] = ()) -> None:
         """Remove everything that a conversion left, except for some finished files."""
         for path in (self.folder / _FILES).rglob("*"):
@@ -234,7 +230,7 @@ class Writer:
                 "was written"
             )
         for file in new:
-            path = self._growing / file.name
+            path = self.growing / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as opened:
                 _reserve(opened.fileno(), file.nbytes)
@@ -333,7 +329,7 @@ def _check_replaced(target: Path, written: Collection[str]) -> None:
         held = (os.path.relpath(Path(folder, name), target) for name in (*names, *links))
         lost += (name for name in held if name not in written and not is_shard(name))
     if lost:
-        named = first_of(map(short_repr, sorted(lost)), _SHOWN)
+        named = first_of(map(short_repr, sorted(lost)))
         raise MemdescError(
             f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
             "not write and would delete; move them away, or write elsewhere"

@@ -20,13 +20,15 @@ from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import checked_flag
+from memdesc.record import RecordDesc
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.outputs import check_paths, is_folder, output_format, plan_output
-from reorder.checkpoints.convert.plan import plan_steps
+from reorder.checkpoints.convert.plan import Plan
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target
 from reorder.checkpoints.formats.entry import Place
 from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.moves.changes import Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
 from reorder.checkpoints.weights import Model
@@ -100,13 +102,12 @@ class ConvertOptions(NamedTuple):
 
     def checked(self) -> ConvertOptions:
         """Return the options with plain integers. Fails if one has the wrong type or range."""
-        flags = ("verify", "resume", "overwrite", "dry_run")
-        counts = ("max_bytes", "threads", "shard_bytes")
-        given: dict[str, Any] = {name: checked_flag(name, getattr(self, name)) for name in flags}
-        for name in counts:
-            count = getattr(self, name)
-            is_left_out = count is None and name != "max_bytes"
-            given[name] = None if is_left_out else checked_count(name, count)
+        given: dict[str, Any] = self._asdict()
+        for name, value in given.items():
+            if self._field_defaults[name] is False:
+                given[name] = checked_flag(name, value)
+            elif value is not None or name == "max_bytes":
+                given[name] = checked_count(name, value)
         return self._replace(**given)
 
 
@@ -203,6 +204,7 @@ class Conversion:
     def report(self) -> ConvertReport:
         """What is planned."""
         moved = [step for step in self.steps if not step.change.is_copy]
+        is_dry = self.options.dry_run
         return ConvertReport(
             weights=len(self.steps),
             converted=len(moved),
@@ -211,9 +213,7 @@ class Conversion:
             bytes_out=sum(file.nbytes for file in self.writer.files.values()),
             files=len(self.writer.files),
             warnings=self.warnings,
-            would=tuple(f"{step.name}: {step.change}" for step in moved)
-            if self.options.dry_run
-            else (),
+            would=tuple(f"{step.name}: {step.change}" for step in moved if is_dry),
         )
 
     @property
@@ -282,12 +282,6 @@ class _Ends:
     def __init__(self, writer: Writer, steps: Iterable[Step]) -> None:
         self.losses: dict[str, Lost] = {}
         self._writer = writer
-        # a step may also write into a file that was kept: the bytes that it already holds
-        self._files = {
-            writer.where(name).path: file
-            for name, file in writer.homes.items()
-            if file not in writer.finished
-        }
         # how many tasks are left, by the names of steps and the paths of files
         self._left: Counter[str | Path] = Counter()
         for step in steps:
@@ -302,9 +296,11 @@ class _Ends:
         self._left.subtract((task.name, *paths))
         if not self._left[task.name]:
             check_lost(self.losses, task.name)
-        for path in paths & self._files.keys():
-            if not self._left[path]:
-                self._writer.complete(self._files[path])
+        growing = self._writer.growing
+        for path in paths:
+            # a file that was kept is not growing: it already holds what was written again
+            if not self._left[path] and path.is_relative_to(growing):
+                self._writer.complete(path.relative_to(growing).as_posix())
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
@@ -380,20 +376,18 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if not isinstance(options, ConvertOptions):
         raise MemdescError(f"options must be ConvertOptions, not {short_repr(options)}")
     options = options.checked()
-    rules = () if map is None else map
     execute: Execute | None = None
-    if client is None:
-        made = plan_conversion(source, target, rules, options, to)
-    else:
+    if client is not None:
         if options.threads is not None:
             raise MemdescError(
                 "threads are those of this machine; workers of Dask are given theirs as they start"
             )
         check_workers(client, {})
         options = options._replace(threads=max(client.nthreads().values()))
-        made = plan_conversion(source, target, rules, options, to)
-        check_workers(client, made.states)
         execute = partial(run_on_cluster, client)
+    made = plan_conversion(source, target, () if map is None else map, options, to)
+    if client is not None:
+        check_workers(client, made.states)
     if progress is not None:
         progress(ConvertProgress("planned", 0, made.total, made.report))
     return made.report if options.dry_run else made.run(progress, execute)
@@ -417,28 +411,28 @@ def plan_conversion(
         name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         model = Model(given, container)
         whole = Decided(model) if to is None else decide_target(to, model)
-        container, plan = whole.model.container, plan_steps(whole, found, name)
-        if plan.moved:
+        container, plan = whole.model.container, Plan(whole, found, name)
+        if plan.is_redeclared:
             model.configs.refuse_changed()
-        output = plan_output(given, container, wanted, plan, options.shard_bytes)
+        files, others, told = plan_output(given, container, wanted, plan, options.shard_bytes)
         steps, copied = (
-            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, output.copied)
+            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, others)
         )
         writer = Writer(
             wanted,
-            output.files,
+            files,
             is_folder=is_folder(wanted),
             overwrite=options.overwrite,
             resume=options.resume,
-            facts=_facts(given, (*steps, *copied), output.files),
+            facts=_facts(given, (*steps, *copied), files),
         )
         # whether a record can become another one shows in any piece of it
-        between = (x for x in reversed(plan.moved) if type(x.change.src) is type(x.change.dst))
-        repacks = {x.change: x.in_pieces(options) for x in between}
+        between = (x for x in reversed(steps) if isinstance(x.change.dst, RecordDesc))
+        repacks = {x.change: x for x in between if isinstance(x.change, Repack)}
         none = Place(wanted, 0, 0)
         first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
         deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)
-        return Conversion(steps, copied, writer, options, (*plan.warnings, *output.warnings))
+        return Conversion(steps, copied, writer, options, (*plan.warnings, *told))
 
 
 def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) -> dict[str, str]:

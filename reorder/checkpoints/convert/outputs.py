@@ -16,7 +16,6 @@ from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
-from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import (
     CONFIG,
     IGNORED,
@@ -38,7 +37,7 @@ from reorder.checkpoints.config import (
     sections_of,
     without_plain,
 )
-from reorder.checkpoints.convert.plan import Plan, Step, copied_step
+from reorder.checkpoints.convert.plan import Step, copied_step
 from reorder.checkpoints.convert.rules import FormatName
 from reorder.checkpoints.convert.targets import decoded_format
 from reorder.checkpoints.experts import block_of, holds_experts
@@ -60,11 +59,10 @@ from reorder.messages import first_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from reorder.checkpoints.config import Declared
     from reorder.checkpoints.convert.plan import Plan
-    from reorder.checkpoints.formats.entry import Container
+    from reorder.checkpoints.formats.entry import Container, Desc
 
     Json = Mapping[str, Any]
 
@@ -81,20 +79,6 @@ _SAME = re.compile(
     r"|(diffusion_pytorch_)?model(-\d+-of-\d+)?\.(?!safetensors)[\w-]+\.safetensors(\.index\.json)?"
     r"|(diffusion_pytorch_)?model\.safetensors\.index\.[\w-]+\.json)"
 )
-# how many files or tensors a warning names
-_NAMED = 3
-
-
-class Output(NamedTuple):
-    """What is written."""
-
-    # All files. A copied file holds one span, named after the file with a zero byte before it, so
-    # that no tensor has its name.
-    files: tuple[PlannedFile, ...]
-    # the files that are copied, as tensors of bytes with such names
-    copied: tuple[Step, ...] = ()
-    # what a user may not expect
-    warnings: tuple[str, ...] = ()
 
 
 def is_folder(target: Path) -> bool:
@@ -141,14 +125,18 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
 
 def plan_output(
     source: Path, container: Container, target: Path, plan: Plan, shard_bytes: int | None
-) -> Output:
-    """Plan all files of an output."""
+) -> tuple[list[PlannedFile], list[Step], list[str]]:
+    """Return all files of an output, steps that copy those of the input, and warnings.
+
+    A copied file holds one span, named after the file with a zero byte before it, so that no tensor
+    has its name.
+    """
     name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
     tensors = [tensor for step in plan.steps for tensor in step.tensors]
     warnings = [*_tensor_warnings(container, plan.steps, name)]
     if container.left_out and (container.format != name or is_folder(target)):
-        left_out = _first(map(short_repr, container.left_out))
+        left_out = first_of(map(short_repr, container.left_out))
         warnings.append(f"{left_out} are not written: {NOT_BYTES}")
     others, copied = [*_other_files(source, container)], list[Step]()
     if is_folder(target):
@@ -165,19 +153,18 @@ def plan_output(
     else:
         files = [plan_file(target, tensors, metadata)]
         if others:
-            shown = _first(path.relative_to(source).as_posix() for path in others)
+            shown = first_of(path.relative_to(source).as_posix() for path in others)
             warnings.append(
                 f"the output is one file, without {shown} of the input; name a folder to keep them"
             )
     if all(file.name != CONFIG for file in files):
-        warnings += undeclared(plan)
+        warnings += _undeclared(plan)
     constants = {
         step.targets[role].name: data
         for step in plan.steps
         for role, data in step.constants.items()
     }
-    made = tuple(file.with_data(constants) for file in files)
-    return Output(made, (*copied,), (*warnings,))
+    return [file.with_data(constants) for file in files], copied, warnings
 
 
 def _beside(
@@ -205,11 +192,17 @@ def _beside(
             why = "they are not part of the model that was read"
         elif is_changed and _SAME.fullmatch(path.name):
             why = "their weights are not converted"
-        elif name in OLD_CONFIGS and plan.moved:
-            check_left_out(read_if_exists(source / CONFIG, MAX_CONFIG), name, plan)
+        elif name in OLD_CONFIGS and plan.is_redeclared:
+            config = read_config(read_if_exists(source / CONFIG, MAX_CONFIG) or b"{}")
+            if plan.left and not any(sections_of(config[1][0])):
+                raise MemdescError(
+                    f"{name} would be left out, because it describes the input, but {CONFIG} does "
+                    f"not declare {plan.left}, which stays as it was; convert all layers, or write "
+                    f"what {name} says into {CONFIG}, as its {KEY}"
+                )
             why = "they describe the input"
         elif name == CONFIG:
-            text, told = moved_config(read_small(path, MAX_CONFIG), plan)
+            text, told = _moved_config(read_small(path, MAX_CONFIG), plan)
             files.append(PlannedFile(name, len(text), ((0, text),), {}))
             continue
         else:
@@ -220,7 +213,7 @@ def _beside(
             files.append(PlannedFile(name, nbytes, (), {inner: (0, nbytes)}))
             continue
         left.setdefault(why, []).append(name)
-    warnings += [f"left out, because {why}: {_first(names)}" for why, names in left.items()]
+    warnings += [f"left out, because {why}: {first_of(names)}" for why, names in left.items()]
     warnings += told
     return files, copied
 
@@ -252,7 +245,7 @@ def _tensor_warnings(
     permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
     if permuted and not form.shows_order:
         yield (
-            f"the shapes of {_first(permuted)} do not show that they are permuted: readers that "
+            f"the shapes of {first_of(permuted)} do not show that they are permuted: readers that "
             "ignore the descriptors of memdesc see the physical arrays"
         )
     keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
@@ -263,16 +256,12 @@ def _tensor_warnings(
         )
     elif container.format == _GGUF != format_name and keys:
         yield (
-            f"the metadata of the .gguf, {_first(keys)}, are left out: a {form.ending} has no "
+            f"the metadata of the .gguf, {first_of(keys)}, are left out: a {form.ending} has no "
             "place for them, and no config.json or tokenizer is made from them"
         )
     scalars = [short_repr(each.name) for step in steps for each in step.tensors if not each.shape]
     if scalars and not form.has_scalars:
-        yield f"a {form.ending} stores {_first(scalars)}, which are scalars, with shape (1,)"
-
-
-def _first(names: Iterable[str]) -> str:
-    return first_of(names, _NAMED)
+        yield f"a {form.ending} stores {first_of(scalars)}, which are scalars, with shape (1,)"
 
 
 # --- config.json ---
@@ -289,21 +278,21 @@ _EXPERT_DTYPE = "expert_dtype"
 _TEXT = "text_config"
 
 
-def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
+def _moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     """Return the config.json of the output, unchanged if it stays true, and warnings."""
-    if not plan.moved and plan.target.dtype is None:
+    if not plan.is_redeclared and plan.target.dtype is None:
         return text, []
     with about(CONFIG):
         config, holders = read_config(text)
     warnings = [] if plan.target.dtype is None else _set_dtype(config, plan, plan.target.dtype)
-    for holder in holders if plan.moved else ():
+    for holder in holders if plan.is_redeclared else ():
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
         sections = _sections(plan, layers, before)
         if sections is None:
             if before:
                 raise MemdescError(_why_undeclared(plan))
-            return text, undeclared(plan)
+            return text, _undeclared(plan)
         _check_plain(sections, layers)
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)
@@ -322,25 +311,24 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
     if before and (plan.made or plan.left) and is_same:
         said = declared_by(CONFIG, held)
         is_listed = any(row.method == method for row in ROWS)
-        is_whole = len(plan.made) == len(plan.moved)
-        if (is_whole or is_listed) and all(_stays(*each, said, method) for each in plan.made):
+        stays = (_stays(said.at(x), src, dst, method) for x, src, dst in plan.made)
+        if (is_listed or not plan.decoded) and all(stays):
             made = {key: without_plain(method, x, layers) for key, x in before.items()}
-            return before if is_whole else made
+            return made if plan.decoded else before
     if plan.left and (plan.made or before):
         return None
     _check_embeddings(plan, wanted or method)
     return declare(layers, held, wanted) if plan.made else {}
 
 
-def _stays(step: Step, dst: RecordDesc, declared: Declared, method: str) -> bool:
+def _stays(said: Sequence[Said], src: Desc, dst: RecordDesc, method: str) -> bool:
     """Whether a section says of a new record what it says of the old one, in the same tensors."""
-    src = step.change.src
     if not isinstance(src, RecordDesc) or src.tensors.keys() != dst.tensors.keys():
         return False
-    said = [x for x in declared.at(_layer_name(step)) if x.name == src.name == dst.name]
     old, new = (dict(desc.options) for desc in (src, dst))
     one, two = ((row := row_of(src.name, x, method)) and row.keys(x) for x in (old, new))
-    return one == two and any(x.options.items() <= new.items() for x in said)
+    declared = [x.options for x in said if x.name == src.name == dst.name]
+    return one == two and any(options.items() <= new.items() for options in declared)
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:
@@ -349,17 +337,17 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
     Experts in one tensor count as a layer, and so does the output layer, even if it has no tensor
     because the embeddings are its weight.
     """
-    groups = {dict(desc.options).get("group") for _, desc in plan.made} - {-1, None}
+    groups = {dict(desc.options).get("group") for _, _, desc in plan.made} - {-1, None}
     made, plain, quantised = dict[str, Said](), dict[str, None](), dict[str, None]()
-    for step, desc in plan.made:
+    for layer, src, desc in plan.made:
         options: dict[str, Any] = dict(desc.options)
         # one group for all inputs is one of that size, if the other layers have such groups
         if options.get("group") == -1 and {desc.dims[desc.letters.index("i")]} == groups:
             (options["group"],) = groups
-        if isinstance(src := step.change.src, RecordDesc):
+        if isinstance(src, RecordDesc):
             is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
             options[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
-        made[_layer_name(step)] = Said(CONFIG, desc.name, options)
+        made[layer] = Said(CONFIG, desc.name, options)
     for step in plan.steps:
         is_record = isinstance(step.change.dst, RecordDesc)
         for tensor in step.tensors:
@@ -376,17 +364,9 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
     return Layers(made, [*plain], quantised, is_composite)
 
 
-def _layer_name(step: Step) -> str:
-    """Return the name of the layer whose weight a step writes."""
-    role, tensor = next(iter(step.targets.items()))
-    if not isinstance(step.change.dst, RecordDesc):
-        return tensor.name.rpartition(".")[0]
-    return tensor.name.removesuffix(role).removesuffix(".")
-
-
-def undeclared(plan: Plan) -> list[str]:
+def _undeclared(plan: Plan) -> list[str]:
     """Return a warning if the output has records that no config.json declares."""
-    names = sorted({desc.name for step, desc in plan.made if len(step.targets) > 1})
+    names = sorted({desc.name for _, _, desc in plan.made if len(desc.tensors) > 1})
     told = (
         f"no {CONFIG} is written to declare {', '.join(names)}: programs that do not read the "
         "descriptors in the output must be told"
@@ -415,25 +395,24 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
     copied = [tensor for step in plan.steps if step.change.is_copy for tensor in step.tensors]
     names = [x.name for x in copied if x.dtype in wide and _DTYPES[x.dtype] in old]
     why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
-    return [f"loaders will round {_first(names)} too: {why}"] if names else []
+    return [f"loaders will round {first_of(names)} too: {why}"] if names else []
 
 
 def _check_experts(plan: Plan, layers: Layers) -> None:
     """Refuse to decode only some experts of a layer: loaders merge them and expect one format."""
     quantised = {*map(block_of, layers.quantised)} - {""}
-    for layer in map(_layer_name, plan.moved):
-        if layer not in layers.made and block_of(layer) in quantised:
+    for layer in plan.decoded:
+        if (block := block_of(layer)) in quantised:
             raise MemdescError(
-                f"{layer} would be floats beside quantised experts of {block_of(layer)}, and "
-                "loaders merge the experts of a layer, so they expect all of them in one format; "
-                "decode all, or none"
+                f"{layer} would be floats beside quantised experts of {block}, and loaders merge "
+                "the experts of a layer, so they expect all of them in one format; decode all, or "
+                "none"
             )
 
 
 def _check_embeddings(plan: Plan, method: str) -> None:
     """Refuse quantised embeddings if loaders do not find quantised layers by their tensors."""
-    for step, dst in plan.made:
-        src, layer = step.change.src, _layer_name(step)
+    for layer, src, dst in plan.made:
         row = row_of(dst.name, dict(dst.options), method)
         if _EMBEDDING.fullmatch(layer.rpartition(".")[2]) and row and method_of(row.method).lists:
             way = "leave it as it is"
@@ -463,23 +442,13 @@ def _check_plain(sections: Json, layers: Layers) -> None:
             )
 
 
-def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
-    """Refuse to leave out a file if only that file declares the weights that are not converted."""
-    if plan.left and not any(sections_of(read_config(text or b"{}")[1][0])):
-        raise MemdescError(
-            f"{file} would be left out, because it describes the input, but {CONFIG} does not "
-            f"declare {plan.left}, which stays as it was; convert all layers, or write what {file} "
-            f"says into {CONFIG}, as its {KEY}"
-        )
-
-
 def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
     made = {
         desc.name
         if row_of(desc.name, dict(desc.options))
         else str(FormatName(desc.name, desc.options))
-        for _, desc in plan.made
+        for _, _, desc in plan.made
     }
     kinds = " and others ".join(sorted(made)) or "floats"
     more = f" while {plan.left} stays as it was" if plan.left else ""

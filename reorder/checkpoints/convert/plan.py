@@ -20,9 +20,8 @@ from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.names import read_name, scheme_of
 from memdesc.tags import LETTERS
-from memdesc.tuples import NamedTuple
 from reorder.checkpoints.convert.rules import WHOLE, FormatName, Rule, is_record
-from reorder.checkpoints.convert.targets import SERVING, Decided, Target, left_out_warnings
+from reorder.checkpoints.convert.targets import SERVING, Decided, left_out_warnings
 from reorder.checkpoints.formats.entry import (
     ONE,
     QUANTIZED,
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from reorder.checkpoints.convert.conversion import ConvertOptions
-    from reorder.checkpoints.formats.entry import Place
+    from reorder.checkpoints.formats.entry import Desc, Place
 
 # the type in which scales are chosen
 _SCALES = "f32"
@@ -129,55 +128,14 @@ class Step:
         return (Task(self.name, piece, src, dst, rule) for piece in self.pieces.pieces())
 
 
-class Plan(NamedTuple):
-    """What each tensor becomes."""
+class Plan:
+    """What each tensor of a model becomes: the last rule that matches it applies."""
 
-    # in the order of the source
-    steps: tuple[Step, ...]
-    # what the user may not expect
-    warnings: tuple[str, ...]
-    # the name of a tensor of codes that is copied; empty if there is none
-    left: str
-    # what config.json should declare
-    target: Target
-
-    @property
-    def moved(self) -> list[Step]:
-        """The steps from or to records: what config.json declares may change."""
-        return [x for x in self.steps if RecordDesc in {type(x.change.src), type(x.change.dst)}]
-
-    @property
-    def made(self) -> list[tuple[Step, RecordDesc]]:
-        """The steps that write records, and these."""
-        found = ((step, step.change.dst) for step in self.steps)
-        return [(step, dst) for step, dst in found if isinstance(dst, RecordDesc)]
-
-
-# --- which rule applies ---
-
-
-def plan_steps(whole: Decided, rules: Sequence[Rule], format_name: str) -> Plan:
-    """Decide what each tensor becomes: the last rule that matches it applies, or it is copied."""
-    planner = _Planner(whole, is_asked=bool(rules or whole.chosen))
-    for rule in rules:
-        planner.assign(rule)
-    steps = planner.steps(format_name)
-    codes = {each.codes.name for each in planner.weights}
-    copied = (entry for x in steps if x.change.is_copy for entry in x.sources.values())
-    left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
-    served = [e.name for step in steps for e in step.dropped if f".{e.name}".endswith(SERVING)]
-    roundings = dict.fromkeys(filter(None, (step.rounding for step in steps)))
-    warnings = (*whole.warnings, *left_out_warnings(served), *roundings)
-    return Plan((*steps,), warnings, next(left, ""), whole.target)
-
-
-class _Planner:
-    """Which rule applies to each tensor of a model, and to which weights as a whole."""
-
-    def __init__(self, whole: Decided, *, is_asked: bool) -> None:
-        model, self._entries = whole.model, whole.model.entries
-        self.weights = model.found if is_asked else []
-        narrow = self.weights or (is_asked and any(map(_is_narrow, self._entries.values())))
+    def __init__(self, whole: Decided, rules: Sequence[Rule], format_name: str) -> None:
+        model, is_asked = whole.model, bool(rules or whole.chosen)
+        self._entries, self._format = model.entries, format_name
+        self._weights = model.found if is_asked else []
+        narrow = self._weights or (is_asked and any(map(_is_narrow, self._entries.values())))
         self._claims = model.claims if narrow else Claims()
         self._has_nodes = model.container.has_nodes
         # the rule of each tensor, and the weight that it moves as a whole, if it does
@@ -186,11 +144,44 @@ class _Planner:
         self._layers: dict[str, dict[str, Weight]] = {
             name.rpartition(".")[0]: {} for name in self._entries
         }
-        for weight in self.weights:
+        for weight in self._weights:
             if self._entries.keys() >= {*weight.names}:
                 self._layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
+        for rule in rules:
+            self._assign(rule)
+        #: in the order of the source
+        self.steps = self._steps()
+        #: the layers whose weights become records, with what these were and are
+        self.made: list[tuple[str, Desc, RecordDesc]] = []
+        #: the layers whose weights become plain numbers
+        self.decoded: list[str] = []
+        for step in self.steps:
+            src, dst = step.change.src, step.change.dst
+            role, first = next(iter(step.targets.items()))
+            if isinstance(dst, RecordDesc):
+                layer = first.name.removesuffix(role).removesuffix(".")
+                self.made.append((layer, src, dst))
+            elif isinstance(src, RecordDesc):
+                self.decoded.append(first.name.rpartition(".")[0])
+        codes = {each.codes.name for each in self._weights}
+        copied = (entry for x in self.steps if x.change.is_copy for entry in x.sources.values())
+        left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
+        #: the name of a tensor of codes that is copied; empty if there is none
+        self.left = next(left, "")
+        #: what config.json should declare
+        self.target = whole.target
+        dropped = [entry.name for step in self.steps for entry in step.dropped]
+        served = [name for name in dropped if f".{name}".endswith(SERVING)]
+        roundings = dict.fromkeys(filter(None, (step.rounding for step in self.steps)))
+        #: what the user may not expect
+        self.warnings = (*whole.warnings, *left_out_warnings(served), *roundings)
 
-    def assign(self, rule: Rule) -> None:
+    @property
+    def is_redeclared(self) -> bool:
+        """Whether what config.json declares may change: records come or go."""
+        return bool(self.made or self.decoded)
+
+    def _assign(self, rule: Rule) -> None:
         """Let a rule apply to what its pattern matches."""
         found = self._weights_of(rule)
         for weight in found:
@@ -227,12 +218,12 @@ class _Planner:
                 )
         return [*found.values()]
 
-    def steps(self, format_name: str) -> list[Step]:
+    def _steps(self) -> list[Step]:
         """Return the step of each tensor, and of each weight that is moved as a whole."""
         own = {name: rule for name, (rule, weight) in self._chosen.items() if weight is None}
         names = {name: own[name].renamed(name) if name in own else name for name in self._entries}
-        notes = {x.codes.name: _renamed_note(x, names) for x in self.weights if x.note}
-        records = self._record_steps(format_name)
+        notes = {x.codes.name: _renamed_note(x, names) for x in self._weights if x.note}
+        records = self._record_steps()
         taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
         steps = []
         for name, entry in self._entries.items():
@@ -241,12 +232,12 @@ class _Planner:
             # a record may leave out some tensors of its weight, which are copied
             elif name not in taken:
                 held = replace(entry, note=notes[name]) if name in notes else entry
-                steps.append(self._tensor_step(held, own.get(name), format_name))
+                steps.append(self._tensor_step(held, own.get(name)))
         _check_names(steps)
         self._check_whole(own, names)
         return steps
 
-    def _record_steps(self, format_name: str) -> dict[str, Step]:
+    def _record_steps(self) -> dict[str, Step]:
         """Return the steps of weights that are moved as a whole, by the names of their codes."""
         found: dict[str, Step] = {}
         for rule, weight in self._chosen.values():
@@ -261,7 +252,7 @@ class _Planner:
                     )
             # a target has decided what it moves
             moved = weight if weight.is_known else _decided(weight, rule, self._claims)
-            step = _record_step(moved, rule, format_name)
+            step = _record_step(moved, rule, self._format)
             kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
             if weight.is_known or moved.desc is None or moved.desc.name != kept:
                 # what serves codes goes with their format, unless a rule names it
@@ -272,24 +263,24 @@ class _Planner:
             found[weight.codes.name] = step
         return found
 
-    def _tensor_step(self, entry: Entry, rule: Rule | None, format_name: str) -> Step:
+    def _tensor_step(self, entry: Entry, rule: Rule | None) -> Step:
         """Return the step of a single tensor, which is copied unless a rule applies to it."""
         if rule is None:
-            return _copy_step(entry, entry.name, format_name)
+            return _copy_step(entry, entry.name, self._format)
         src = rule.src
         is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
         is_moved = rule.dst is not None or rule.dtype is not None
         if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
-            return _layout_step(entry, rule, format_name)
+            return _layout_step(entry, rule, self._format)
         # files beside a model declare records of several tensors
         found = weight_of(self._entries, entry.name).single
-        return _record_step(_decided(found, rule, Claims()), rule, format_name)
+        return _record_step(_decided(found, rule, Claims()), rule, self._format)
 
     def _check_whole(self, own: Mapping[str, Rule], names: Mapping[str, str]) -> None:
         """Refuse rules that change parts of a quantised weight alone; `names` are the new ones."""
         renamed = {names[name]: entry for name, entry in self._entries.items()}
         changed = {name for name, rule in own.items() if not rule.has_only("rename")}
-        for weight in self.weights:
+        for weight in self._weights:
             moved = [name for name in weight.names if names.get(name, name) != name]
             wrong = [name for name in weight.names if name in changed]
             if moved and not wrong and not _keeps_names(weight, renamed, names):
@@ -438,26 +429,37 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 "'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
-    dst, given = change.dst, dict(rule.attr)
-    constants: dict[str, bytes] = {}
+    dst, given, constants = change.dst, dict(rule.attr), dict[str, bytes]()
+    if not given.keys().isdisjoint({"dst_scale", "dst_zero_point"}):
+        constants["scales"] = np.float32(given.get("dst_scale", 1)).tobytes()
+    if "dst_zero_point" in given:
+        constants["zero_points"] = np.int32(given["dst_zero_point"]).tobytes()
     if isinstance(dst, RecordDesc):
         prefix = name.removesuffix(WEIGHT)
         targets = record_tensors(prefix, prefix, dst, format_name)
     elif isinstance(change, Quantize):
-        targets = _quantized(name, dst, change.scales, change.axes, change.groups)
-    elif not given.keys().isdisjoint({"dst_scale", "dst_zero_point"}):
-        values: dict[str, np.number[Any]] = {"scales": np.float32(given.get("dst_scale", 1))}
-        if "dst_zero_point" in given:
-            values["zero_points"] = np.int32(given["dst_zero_point"])
-        scales = {role: memory_desc((1,), each.dtype) for role, each in values.items()}
-        targets = _quantized(name, dst, scales)
-        constants = {role: each.tobytes() for role, each in values.items()}
+        dims = tuple(change.scales["scales"].dims[dim] for dim in change.axes) or (1,)
+        facts = {"axis": change.axes, "groups": change.groups}
+        targets = _quantized(name, dst, dims, [*change.scales], facts)
+    elif constants:
+        targets = _quantized(name, dst, (1,), [*constants], {"axis": (), "groups": ()})
     elif change == Reorder(src, src):
         return copied_step(entry, stored_layout(name, dst, entry.dtype), rule)
     else:
         is_packed = src.dtype == dst.dtype and data_type(entry.dtype).bits > src.dtype.bits
         targets = {ONLY: stored_layout(name, dst, entry.dtype if is_packed else None)}
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
+
+
+def _quantized(
+    name: str, codes: MemoryDesc, dims: tuple[int, ...], roles: Sequence[str], facts: Any
+) -> dict[str, Tensor]:
+    """Return how codes are stored with their scales, and zero points if there are any."""
+    tensors = {ONLY: stored_layout(name, codes)}
+    for role in roles:
+        desc = memory_desc(dims, _SCALES if role == "scales" else "s32")
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
+    return joined_tensors(name, {"quantized": facts}, tensors)
 
 
 def _change(rule: Rule, src: MemoryDesc) -> Change:
@@ -488,21 +490,6 @@ def _change(rule: Rule, src: MemoryDesc) -> Change:
         )
     given: dict[str, Any] = dict(rule.attr)
     return Reorder(src, dst, Attr(**given, saturate=True) if given else None)
-
-
-def _quantized(
-    name: str,
-    codes: MemoryDesc,
-    scales: Mapping[str, MemoryDesc],
-    axes: tuple[int, ...] = (),
-    groups: tuple[int, ...] = (),
-) -> dict[str, Tensor]:
-    """Return how codes are stored with their scales and zero points, which are over all dims."""
-    tensors = {ONLY: stored_layout(name, codes)}
-    for role, each in scales.items():
-        dims = tuple(each.dims[dim] for dim in axes) or (1,)
-        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", memory_desc(dims, each.dtype))
-    return joined_tensors(name, {"quantized": {"axis": axes, "groups": groups}}, tensors)
 
 
 def _is_encoding(rule: Rule) -> bool:

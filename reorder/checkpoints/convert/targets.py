@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemdescError
 from memdesc.dtypes import ALIASES
@@ -30,9 +30,6 @@ from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
-
-if TYPE_CHECKING:
-    from reorder.checkpoints.formats.entry import Entry
 
 
 class Way(NamedTuple):
@@ -148,8 +145,6 @@ SERVING = (
     *(".activation_scale", ".output_scale", ".workspace"),
 )
 _CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point")
-# how many tensors a message names
-_SHOWN = 3
 _MLX, _GGUF = "mlx", "gguf"
 # types of matrices that are no codes
 _FLOATS = (*UNQUANTISED, "f64")
@@ -175,7 +170,7 @@ def left_out_warnings(names: Collection[str]) -> Iterator[str]:
     """Return a warning if tensors are left out."""
     if names:
         yield (
-            f"{first_of(names, _SHOWN)} are left out: they serve activations, kernels or the KV "
+            f"{first_of(names)} are left out: they serve activations, kernels or the KV "
             "cache, which the config.json of the output does not quantise in advance"
         )
 
@@ -387,25 +382,31 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     """Return how the layers of a model of floats that whole blocks cover are quantised."""
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
-    moved: dict[str, str] = {}
-    left = []
-    for each in filter(_is_layer, model.entries.values()):
-        bias = model.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
+    moved, left, stacks = dict[str, str](), list[str](), list[str]()
+    for full, each in model.entries.items():
+        layer = full.removesuffix(WEIGHT)
+        if each.dtype not in UNQUANTISED:
+            continue
+        stacks += [full] if holds_experts(each) else []
+        is_linear = layer != full and len(each.shape) == len("oi") and is_inner(layer)
+        if not is_linear or _KEPT.fullmatch(layer):
+            continue
+        bias = model.entries.get(f"{layer}.bias")
         if bias is not None and bias.shape != each.shape[:1]:
             raise MemdescError(
-                f"{each.name} of shape {each.shape} with a bias of shape {bias.shape} has its "
-                "outputs last, as layers of class Conv1D in GPT-2, and transformers expects only "
-                "those of class Linear to be quantised"
+                f"{full} of shape {each.shape} with a bias of shape {bias.shape} has its outputs "
+                "last, as layers of class Conv1D in GPT-2, and transformers expects only those of "
+                "class Linear to be quantised"
             )
         if not (each.shape[0] % rows or each.shape[1] % columns):
-            moved[each.name] = each.dtype
-        elif block_of(each.name):
+            moved[full] = each.dtype
+        elif block_of(full):
             raise MemdescError(
-                f"{what} {each.name} of shape {each.shape}, and transformers expects that all "
-                f"experts are quantised; {_BY_RULE.replace('converts', 'quantises')}"
+                f"{what} {full} of shape {each.shape}, and transformers expects that all experts "
+                "are quantised; --map quantises the weights that its rules name"
             )
         else:
-            left.append(each.name)
+            left.append(full)
     if not moved:
         raise _nothing(
             model,
@@ -415,20 +416,11 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     kinds = ", ".join(dict.fromkeys(moved.values()))
     how = f"{len(moved)} in all, with a scale for each block of {rows} x {columns}"
     warnings = [f"weights of {kinds} are rounded to {dst.name}, {how}"]
-    floats = [each for each in model.entries.values() if each.dtype in UNQUANTISED]
-    stacks = [each.name for each in floats if holds_experts(each)]
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
-            warnings.append(f"{first_of(names, _SHOWN)} stay floats: {why}")
+            warnings.append(f"{first_of(names)} stay floats: {why}")
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst)
     return Decided(model, target, dict.fromkeys(moved, (rule, None)), (*warnings,))
-
-
-def _is_layer(entry: Entry) -> bool:
-    """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
-    layer = entry.name.removesuffix(WEIGHT)
-    is_matrix = entry.dtype in UNQUANTISED and len(entry.shape) == len("oi")
-    return is_matrix and layer != entry.name and is_inner(layer) and not _KEPT.fullmatch(layer)
 
 
 def _may_round(desc: RecordDesc, dtype: str) -> bool:
