@@ -516,6 +516,11 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
         if not rule.has_only("src", "dst", "dtype", "rename"):
             raise MemdescError("a record has its own dims and scales; leave out other keys")
         if rule.dst is None or not is_record(rule.dst):
+            if rule.dtype is not None and rule.dtype not in FLOATS:
+                raise MemdescError(
+                    f"a record becomes floats, not {rule.dtype}; another conversion, with scales=, "
+                    "quantises these"
+                )
             floats, plain = _decoded_layouts(src, rule)
             change = Repack(src.bare, floats)
             targets = {ONLY: stored_layout(weight.decoded_name(prefix), plain)}
