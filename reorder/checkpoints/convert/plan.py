@@ -390,7 +390,6 @@ def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
 
 
 def _copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
-    """Return the step of a tensor that no rule changes."""
     desc, dtype = entry.desc, entry.dtype
     if isinstance(desc, RecordDesc):
         return copied_step(entry, stored_record(name, desc, format_name), rule)
@@ -463,7 +462,6 @@ def _quantized(
 
 
 def _change(rule: Rule, src: MemoryDesc) -> Change:
-    """Return how a rule changes a tensor."""
     if rule.dst is not None and _is_encoding(rule):
         if not rule.has_only("src", "holds", "dims", "dst", "rename"):
             raise MemdescError(

@@ -64,58 +64,50 @@ class Target(NamedTuple):
     floats: FormatName | None = None
 
 
-def _ways(lines: str) -> tuple[Way, ...]:
-    """Read ways, each as ``SRC|SRC [CODES] [symmetric] -> DST``."""
-    found = []
-    for line in lines.strip().splitlines():
-        taken, _, made = line.partition(" -> ")
-        sources, *marks = taken.split()
+# A line names a target, with values of its fields. Those after it have its ways, each as
+# SRC|SRC [CODES] [symmetric] -> DST. The loader of GPTQModel needs g_idx. Version 1 stores zero
+# points less 1, so not 0.
+_TABLE = """
+bf16 dtype=bf16
+f16 dtype=f16
+fp8-block method=fp8 takes_joint floats=fp8_block(scale_inv=true)
+    fp8_block f8_e4m3 -> fp8_block(scale_inv=true,block=*)
+    fp8_tensor f8_e4m3 -> fp8_block(scale_inv=true)
+gptq producer=GPTQModel
+    gptq -> gptq(g_idx=true,zeros=*)
+    awq|pack_quantized symmetric -> gptq(zeros=v1,g_idx=true)
+    awq|pack_quantized -> gptq(zeros=v2,g_idx=true)
+    int_quantized symmetric -> gptq(bits=8,zeros=v1,g_idx=true)
+    int_quantized -> gptq(bits=8,zeros=v2,g_idx=true)
+awq producer=GPTQModel
+    gptq|awq|pack_quantized u4 -> awq
+compressed-tensors method=compressed-tensors producer=llm-compressor
+    int_quantized -> int_quantized(zeros=*)
+    gptq|awq|pack_quantized symmetric -> pack_quantized(zeros=false)
+    gptq|awq|pack_quantized -> pack_quantized(zeros=true)
+    modelopt_nvfp4|compressed_nvfp4 -> compressed_nvfp4
+    modelopt_mxfp4|compressed_mxfp4|mlx_mxfp4 -> compressed_mxfp4
+    mxfp8|mlx_mxfp8 -> mxfp8
+    fp8_tensor f8_e4m3 -> fp8_tensor(scale_inv=false)
+    fp8_channel f8_e4m3 -> fp8_channel(scale_inv=false)
+    fp8_block f8_e4m3 -> fp8_block(scale_inv=false,block=*)
+"""
+
+
+def _target(text: str) -> tuple[str, Target]:
+    (name, *given), *lines = map(str.split, text.splitlines())
+    fields: dict[str, Any] = dict(each.split("=", 1) for each in given if "=" in each)
+    if "floats" in fields:
+        fields["floats"] = read_format(fields["floats"])
+    ways = []
+    for sources, *marks, _, dst in lines:
         codes = "".join(mark for mark in marks if mark != "symmetric")
-        found.append(Way((*sources.split("|"),), read_format(made), codes, "symmetric" in marks))
-    return (*found,)
+        ways.append(Way((*sources.split("|"),), read_format(dst), codes, "symmetric" in marks))
+    return name, Target((*ways,), takes_joint="takes_joint" in given, **fields)
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
-    {
-        "bf16": Target(dtype="bf16"),
-        "f16": Target(dtype="f16"),
-        "fp8-block": Target(
-            _ways("""
-                fp8_block f8_e4m3 -> fp8_block(scale_inv=true, block=*)
-                fp8_tensor f8_e4m3 -> fp8_block(scale_inv=true)
-            """),
-            method="fp8",
-            takes_joint=True,
-            floats=read_format("fp8_block(scale_inv=true)"),
-        ),
-        # The loader of GPTQModel needs g_idx. Version 1 stores zero points less 1, so not 0.
-        "gptq": Target(
-            _ways("""
-                gptq -> gptq(g_idx=true, zeros=*)
-                awq|pack_quantized symmetric -> gptq(zeros=v1, g_idx=true)
-                awq|pack_quantized -> gptq(zeros=v2, g_idx=true)
-                int_quantized symmetric -> gptq(bits=8, zeros=v1, g_idx=true)
-                int_quantized -> gptq(bits=8, zeros=v2, g_idx=true)
-            """),
-            producer="GPTQModel",
-        ),
-        "awq": Target(_ways("gptq|awq|pack_quantized u4 -> awq"), producer="GPTQModel"),
-        "compressed-tensors": Target(
-            _ways("""
-                int_quantized -> int_quantized(zeros=*)
-                gptq|awq|pack_quantized symmetric -> pack_quantized(zeros=false)
-                gptq|awq|pack_quantized -> pack_quantized(zeros=true)
-                modelopt_nvfp4|compressed_nvfp4 -> compressed_nvfp4
-                modelopt_mxfp4|compressed_mxfp4|mlx_mxfp4 -> compressed_mxfp4
-                mxfp8|mlx_mxfp8 -> mxfp8
-                fp8_tensor f8_e4m3 -> fp8_tensor(scale_inv=false)
-                fp8_channel f8_e4m3 -> fp8_channel(scale_inv=false)
-                fp8_block f8_e4m3 -> fp8_block(scale_inv=false, block=*)
-            """),
-            method="compressed-tensors",
-            producer="llm-compressor",
-        ),
-    }
+    dict(map(_target, re.split(r"\n(?! )", _TABLE.strip())))
 )
 _LOST = (
     "transformers 5.24 does not load {} of {}, or computes wrong numbers from them; {} reads them"
@@ -278,7 +270,6 @@ def _check_known(model: Model) -> None:
 
 
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:
-    """Return what a target makes of the quantised weights of a model."""
     sections = [section for _, section in model.configs.sections] if model.weights else []
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
