@@ -137,6 +137,12 @@ _DIRECT = {
 }
 
 
+def as_bytes(dtype: str) -> str:
+    """Return the type of whole bytes that holds integers of 4 bits; other types are as they are."""
+    is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
+    return narrow_working_type(dtype, dtype, arithmetic=False) if is_integer else dtype
+
+
 @dataclass
 class KernelConfig:
     """What all boxes of a plan share."""
@@ -211,8 +217,13 @@ class KernelConfig:
         is_packed = any(DATA_TYPES[name].is_packed for name in (self.src, self.dst))
         count = max((self.values[role].size for role in self.varying), default=0)
         has_few = count * DATA_TYPES[self.work].bits <= SLOT_BITS
-        has_one = len(self.post_ops) == 1 and not self.bound.beta and not self.subtracts_wide
-        return has_one and has_few and not is_packed and self.has_stage(self.src, self.dst)
+        return has_few and not is_packed and self._has_no_values
+
+    @property
+    def _has_no_values(self) -> bool:
+        """Whether one stage computes dst from src, where integers of 4 bits are bytes."""
+        has_one = len(self.post_ops) <= 1 and not self.bound.beta and not self.subtracts_wide
+        return has_one and self.has_stage(as_bytes(self.src), as_bytes(self.dst))
 
     def has_stage(self, src: str, dst: str) -> bool:
         """Whether a stage may load elements of one type and store elements of the other."""
@@ -221,7 +232,7 @@ class KernelConfig:
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        between: tuple[str, ...] = () if self.is_single else (self.work,)
+        between: tuple[str, ...] = () if self._has_no_values else (self.work,)
         if self.subtracts_wide:
             between = (self.work, self.difference)
         types = (self.src, self.dst, *between)

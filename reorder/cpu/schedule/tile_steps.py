@@ -26,7 +26,7 @@ from reorder.cpu.schedule.operands import (
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import KernelConfig, Operation, PostOp
+from reorder.cpu.schedule.post_ops import KernelConfig, Operation, PostOp, as_bytes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -42,7 +42,7 @@ from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
-from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
+from reorder.values.formats import narrow_working_type
 
 # A type of each width: elements that are not converted share a stage.
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
@@ -164,10 +164,7 @@ class _StepWriter:
         Integers of 4 bits are bytes then: unpacked before, or packed afterwards. A single
         conversion that does everything needs no bytes.
         """
-        is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
-        if not is_integer or (in_place and self.config.is_direct):
-            return dtype
-        return narrow_working_type(dtype, dtype, arithmetic=False)
+        return dtype if in_place and self.config.is_direct else as_bytes(dtype)
 
     def read(self) -> _Buffer:
         """Return the elements of src: in place, or moved into a slot."""
@@ -200,7 +197,8 @@ class _StepWriter:
             buffer = self.change(buffer, self.slot(Base.VALUES, work))
         else:
             # operations load and store no 4-bit elements, which share bytes
-            has_values = not buffer.is_packed if post_ops else config.is_direct
+            has_stage = config.has_stage(buffer.dtype, target.dtype)
+            has_values = not buffer.is_packed if post_ops else has_stage
             if buffer.dtype != work and not has_values:
                 buffer = self.change(buffer, self.slot(Base.VALUES, work))
         for k, post_op in enumerate(post_ops):

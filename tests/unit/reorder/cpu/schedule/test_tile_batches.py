@@ -60,6 +60,8 @@ def _words(code: object) -> str:
             Attr(src_zero_point=3),
             "s32 to f64; f64, f64, f64; f64 to f32; move 32",
         ),
+        # elements of 4 bits need no values between, if their bytes need none
+        (("u4", "abcd"), ("bf16", "acdb"), None, "u4 to s8; move 8; s8 to bf16"),
         # elements of 4 bits are unpacked and packed in steps of their own, and moved as bytes
         (("f32", "abcd"), ("s4", "acdb"), None, "f32 to s8; move 8; s8 to s4"),
         (("s4", "abcd"), ("s4", "acdb"), None, "s4 to u8; move 8; u8 to s4"),
