@@ -53,6 +53,12 @@ def has_masks() -> bool:
     return register_bits() == LINE_BITS
 
 
+@cache
+def permutes_lines() -> bool:
+    """Whether one instruction permutes the bytes of a cache line: AVX-512 VBMI."""
+    return has_masks() and has_feature("avx512vbmi")
+
+
 class Processor(NamedTuple):
     """A processor as LLVM describes it."""
 

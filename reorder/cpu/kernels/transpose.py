@@ -20,6 +20,7 @@ from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
     Value,
+    call,
     either,
     load_fields,
     loop,
@@ -35,9 +36,16 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import MAX_INTERLEAVED
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, PERMUTED_BITS
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, is_x86, register_bits
+from reorder.cpu.target import (
+    LINE_BITS,
+    LINE_NBYTES,
+    has_masks,
+    is_x86,
+    permutes_lines,
+    register_bits,
+)
 from reorder.plan.nodes import NOWHERE
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
@@ -114,6 +122,10 @@ def emit_transposed(move: Transposition) -> None:
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
+    if elements.bits == PERMUTED_BITS and permutes_lines():
+        with when(move.head.permuted != 0):
+            _emit_permuted(data)
+            builder.branch(done)
     shorter = minimum(rows, move.head.columns)
     with when(shorter <= MAX_INTERLEAVED):
         emit_interleaved(data, done)
@@ -450,6 +462,45 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
         for k, column in enumerate(columns):
             part = pick(joined, (j * count + k for j in range(lanes)))
             elements.store_lines(part, column + row)
+
+
+# Tiles of elements that are pairs or quads on one side only. On the other side a row of them, of up
+# to a line, has all first parts, then all next parts, so one instruction permutes its bytes.
+
+_PERMUTE, _LINE = "llvm.x86.avx512.permvar.qi.512", ir.VectorType(BYTE, LINE_NBYTES)
+_PERMUTED = _TileShape(LINE_BITS // PERMUTED_BITS, LINE_BITS // PERMUTED_BITS)
+
+
+def _emit_permuted(move: Transposition) -> None:
+    """Move tiles whose rows are permuted when loaded, or whose columns when stored."""
+    elements, head, (height, width) = move.elements, move.head, _PERMUTED
+    picks = (move.row_table + head.rows * WORD_NBYTES).load_at(_LINE)
+
+    def permuted(line: Value) -> Value:
+        bytes_of_line = call(elements.builder, _PERMUTE, _LINE, line.bitcast(_LINE), picks)
+        return bytes_of_line.bitcast(line.type)
+
+    with either(head.permuted == 1) as (rows, columns):
+        with rows:
+            mask = elements.lane_mask(head.columns, width)
+            for part in move.each_step():
+                with loop(0, head.rows, height) as next_row:
+                    first = minimum(next_row, head.rows - height)
+                    starts = [part.row(first + k) for k in range(height)]
+                    lines = (permuted(elements.load_masked(start, mask)) for start in starts)
+                    for k, column in _columns(elements, lines, _PERMUTED):
+                        with when(head.columns > k):
+                            elements.store_lines(column, part.column(k) + first)
+        with columns:
+            mask = elements.lane_mask(head.rows, height)
+            for part in move.each_step():
+                with loop(move.first, move.last, width) as next_column:
+                    first = minimum(next_column, move.last - width)
+                    # rows after the last one are not stored
+                    starts = [part.row(minimum(head.rows - 1, k)) for k in range(height)]
+                    lines = (elements.load_vector(start + first, width) for start in starts)
+                    for k, column in _columns(elements, lines, _PERMUTED):
+                        elements.store_masked(permuted(column), part.column(first + k), mask)
 
 
 # One tile transposed in registers: each row is loaded as one vector, up to a cache line. Vectors

@@ -16,11 +16,13 @@ from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import (
     MAX_VECTOR_BITS,
     MICRO_KERNELS,
+    PERMUTED_BITS,
     Kernel,
     ScheduledBox,
     is_scattered,
     pack_for_kernels,
     scaled,
+    select_permuted,
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
@@ -153,6 +155,10 @@ class BatchBuilder:
     def _scheduled(self, boxes: Iterable[Box]) -> Iterator[tuple[int, tuple[ScheduledBox, ...]]]:
         """Schedule boxes; yields the bits of their elements with them."""
         for box in boxes:
+            permuted = self._permuted(box)
+            if permuted:
+                yield PERMUTED_BITS, (permuted,)
+                continue
             packed, bits, stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
             if bits >= BYTE_BITS:
                 packed, stride = _placed(packed, bits, stride, self.place)
@@ -160,6 +166,19 @@ class BatchBuilder:
                 yield bits, tuple(schedule_table(packed, stride))
             else:
                 yield bits, self._schedule(packed, bits, stride)
+
+    def _permuted(self, box: Box) -> ScheduledBox | None:
+        """Schedule a box of permuted elements; None if it has none."""
+        (simple,) = simplify((box,))
+        bits = self.plan.dst.dtype.bits
+        if self.place * BYTE_BITS % bits:
+            return None
+        src, dst = simple.offsets
+        at = self.place * BYTE_BITS // bits
+        found = select_permuted(simple._replace(offsets=(src, dst + at)), bits)
+        if found:
+            self.depends_on_place |= self.streams and found.fills_lines(PERMUTED_BITS)
+        return found
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Schedule a box whose offsets in dst count from the start of a line."""

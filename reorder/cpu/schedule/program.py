@@ -110,6 +110,9 @@ class TransposeHead(NamedTuple):
     turns: int
     # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
     rows_collide: int
+    # 1 for rows of src and 2 for columns of dst whose bytes are permuted: from which byte each one
+    # comes follows the tables, a line of bytes
+    permuted: int
 
 
 class KernelLoop(NamedTuple):
@@ -206,7 +209,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 def _encode_transpose(
     scheduled: ScheduledBox, kernel_loop: Node | None, bits: int, step: int, *, prefetches_dst: bool
 ) -> list[int]:
-    rows, columns = scheduled.rows, scheduled.columns
+    rows, columns, permutation = scheduled.rows, scheduled.columns, scheduled.permutation
     tables = _tables(scheduled, columns, step)
     column_run, row_run = (
         _run_length(group, other, side, scheduled.element_stride)
@@ -226,12 +229,16 @@ def _encode_transpose(
         prefetches_dst=int(prefetches_dst),
         turns=int(scheduled.turns),
         rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
+        permuted=1 + permutation.side if permutation else 0,
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))
     if kernel_loop:
         src_stride, dst_stride = (stride * step for stride in kernel_loop.strides)
         loop = KernelLoop(kernel_loop.extent, src_stride, dst_stride, 0)
+    if permutation:
+        picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
+        words += np.frombuffer(picks, np.int64).tolist()
     return [*head, *loop, *words]
 
 

@@ -1,14 +1,14 @@
 """Selection of the micro-kernel of a box, and of the loops that it runs: pure functions."""
 
 from collections.abc import Iterable
-from itertools import product
+from itertools import permutations, product
 from math import prod
 from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, count_contiguous, size_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, permutes_lines
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
@@ -67,6 +67,15 @@ class Ends(NamedTuple):
     follower: int | None = None
 
 
+class Permutation(NamedTuple):
+    """How the bytes of a row, up to a line, are permuted so that pairs or quads become elements."""
+
+    # 0: of rows that are loaded from src, 1: of columns before they are stored to dst
+    side: int
+    # from which byte each one comes
+    picks: tuple[int, ...]
+
+
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
@@ -89,6 +98,8 @@ class ScheduledBox(NamedTuple):
     # whether runs of interleaved rows go on in other rows: the table of rows has the offsets of
     # both, and for each the distance from the start of a run at which it goes on in the other
     turns: bool = False
+    # of a transposition whose elements are not contiguous on one side
+    permutation: Permutation | None = None
 
     @property
     def is_transposed(self) -> bool:
@@ -308,6 +319,47 @@ def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
     outer = nodes[: len(nodes) - 1 - len(rows)]
     kernel = RUN if is_run else STRIDED
     return ScheduledBox(box, element_stride, kernel, outer, rows or (_ONE_STEP,), (run,))
+
+
+# Bits of the parts of permuted elements, bits of these, and rows or columns of a tile of them.
+_PART_BITS, PERMUTED_BITS = (8, 16), 32
+_PERMUTED_ROWS = LINE_BITS // PERMUTED_BITS
+
+
+def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
+    """Select the transposition of 32-bit elements that are pairs or quads on one side only.
+
+    On the other side a row of them, up to a line, has the first parts of all, then their second
+    parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps. Returns None for
+    other boxes, and if the processor cannot permute the bytes of a line.
+    """
+    is_whole = all(node.valid == node.extent for node in box.nodes)
+    if bits not in _PART_BITS or not is_whole or box.indirect or not permutes_lines():
+        return None
+    count, nbytes = PERMUTED_BITS // bits, bits // BYTE_BITS
+    for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
+        length = run.extent
+        is_part = part.extent == count and part.strides[1 - side] == 1
+        is_row = part.strides[side] == length <= _PERMUTED_ROWS and run.strides[side] == 1
+        # tiles of a power of two of narrow rows are as fast
+        if not (is_part and is_row) or (side == 1 and length & (length - 1) == 0):
+            continue
+        row = run._replace(
+            strides=(count, run.strides[1]) if side == 0 else (run.strides[0], count)
+        )
+        others = tuple(node for node in box.nodes if node not in (part, run))
+        group = _contiguous_group(others, 1 - side, count)
+        outer = tuple(node for node in others if node not in group)
+        if size_of(group) < _PERMUTED_ROWS:
+            continue
+        columns, rows = ((row,), group) if side == 0 else (group, (row,))
+        nodes = (*outer, *(node for node in others if node in group), row)
+        extents = (length, count) if side == 0 else (count, length)
+        parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
+        picks = tuple(nbytes * at + k for at in parts for k in range(nbytes))
+        found = ScheduledBox(box._replace(nodes=nodes), count, TRANSPOSED, outer, rows, columns)
+        return found._replace(permutation=Permutation(side, picks))
+    return None
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

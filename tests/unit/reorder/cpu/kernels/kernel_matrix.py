@@ -146,6 +146,22 @@ def strided(bits: int) -> set[str]:
     return kernels
 
 
+def permuted(bits: int) -> set[str]:
+    """Transpose blocks of pairs or quads, rows of which are permuted: up to a line and beyond."""
+    count, kernels = 32 // bits, set()
+    for n, (a, b) in product(range(1, 18), ((16, 8), (12, 8), (16, 16))):
+        for dims in ((2 * a, 2 * b, n), (2 * a - 1, 2 * b - 3, n)):
+            plain, blocked = (
+                memory_desc(dims, DTYPES[bits], tag)
+                for tag in ("abc", f"ABc{b // count}b{a}a{count}b")
+            )
+            kernels |= _check(plain, blocked, at_end=n % 2 == 0)
+            kernels |= _check(blocked, plain, at_end=n % 2 == 1)
+    return kernels
+
+
 if __name__ == "__main__":
+    for bits in (8, 16):
+        sys.stdout.write(f"{bits} {sorted(permuted(bits))}\n")
     for bits in DTYPES:
         sys.stdout.write(f"{bits} {sorted(transposed(bits) | runs(bits) | strided(bits))}\n")

@@ -24,7 +24,7 @@ from tests.reorders import (
     move_guarded,
     random_bytes,
 )
-from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
+from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, permuted, runs, strided, transposed
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,
@@ -59,6 +59,13 @@ def test_elements_that_have_no_neighbours_are_moved_one_by_one(bits: int) -> Non
     assert "strided" in strided(bits)
 
 
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_rows_of_pairs_and_quads_are_permuted(bits: int, size: str) -> None:
+    with _SIZES[size]():
+        assert "transposed" in permuted(bits)
+
+
 @pytest.mark.parametrize(
     ("dtype", "row"), [("f32", 16), ("f32", 48), ("s8", 64), ("s8", 256), ("bf16", 33)]
 )
@@ -75,7 +82,7 @@ def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str,
 def test_kernels_for_other_processors_are_right_on_this_one(processor: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("kernel_matrix.py")
     ran = run_python(program, **environment_of(processor, tmp_path))
-    assert ran.stdout.count("transposed") == len(DTYPES)
+    assert ran.stdout.count("transposed") == len(DTYPES) + 2
 
 
 _LARGE = {

@@ -26,8 +26,9 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     pack_for_kernels,
     select_kernel,
+    select_permuted,
 )
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import LINE_NBYTES, permutes_lines
 from reorder.plan import Box, Node
 from reorder.plan.boxes import table_boxes
 from tests.reorders import sorted_map
@@ -434,6 +435,35 @@ def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int
     side = int(size_of(tiles[0].rows) < size_of(tiles[0].columns))
     strides = [[node.strides[side] for node in tile.outer] for tile in tiles]
     assert all(each[-1] == min(each) for each in strides)
+
+
+@pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
+@pytest.mark.parametrize(
+    ("case", "tiles"),
+    [
+        ("bf16 abcd ABcd8b16a2b 64x32x3x3", (128, 9)),
+        ("s8 abcd ABcd4b16a4b 64x32x4x4", (64, 16)),
+        ("bf16 ABcd8b16a2b abcd 64x32x3x3", (9, 128)),
+        # a line and a part of one; a whole tile of narrow rows; too few rows; no pairs, or too wide
+        ("s8 abc ABc4b16a4b 64x32x17", None),
+        ("bf16 ABcd8b16a2b abcd 64x32x4x2", None),
+        ("bf16 abcd ABcd2b4a2b 64x32x3x3", None),
+        ("bf16 abcd ABcd8b16a 64x32x3x3", None),
+        ("f32 abcd ABcd8b16a2b 64x32x3x3", None),
+        # pairs of rows of which one does not follow the other
+        ("bf16 abcd ABcd8a16b2a 64x32x3x3", None),
+    ],
+)
+def test_rows_of_pairs_and_quads_are_permuted_up_to_a_line(
+    case: str, tiles: tuple[int, int] | None
+) -> None:
+    box, bits = _box(case)
+    found = select_permuted(box, bits)
+    assert (found and (size_of(found.rows), size_of(found.columns))) == tiles
+    if found:
+        assert found.permutation is not None
+        assert sorted(found.permutation.picks) == [*range(len(found.permutation.picks))]
+        assert 32 // bits * size_of(found.box.nodes) == box.size
 
 
 @pytest.mark.parametrize(
