@@ -58,6 +58,7 @@ _CHANNELS_LAST = {
     "channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"},
     "channels_last_3d": {5: "ndhwc"},
 }
+ANY_NDIMS = (*_PLAIN, *_CHANNELS_LAST)
 # formats of quantised tensors, which `memdesc.record` describes
 _RECORDS = """
 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k tq1_0 tq2_0 iq1_s iq1_m iq2_xxs iq2_xs iq2_s

@@ -10,7 +10,7 @@ from itertools import islice
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.names.images import IMAGES, is_image, parse_image
-from memdesc.names.registry import known_names, parse_name
+from memdesc.names.registry import ANY_NDIMS, expand_meta_tag, known_names, parse_name
 from memdesc.names.weights import EXPERTS
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
@@ -19,6 +19,8 @@ _MAX_NAME = 100
 _COUNT = 3
 # The least ratio of difflib (0 to 1, ignoring case) at which names count as similar.
 _MIN_RATIO = 0.5
+# The same for names that are for any number of dims.
+_MIN_ALIKE = 0.8
 _ROW_MAJOR, _CHANNELS_FIRST = ("plain",), ("nchw", "ncw", "ncdhw")
 # What torch, Keras, numpy and others call layouts -> the names that are meant.
 _MEANT = {
@@ -46,7 +48,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
         raise MemdescError(f"a name is a string, not {short_repr(text)}")
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
-    names = [*meanings(text, ndims)]
+    names = list(meanings(text, ndims) or _for_any_ndims(text, ndims))
     names += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
     # what stands before a name in a program is not compared, unless known names have it too
     scope = re.match(r"(.*(::|\.))?", text, re.DOTALL)[0]  # type: ignore[index] # it matches all
@@ -75,6 +77,14 @@ def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
         known = (text.lower(),)
     # `plain` is for any number of dims, which is 0 here
     return tuple(name for name in known if ndims is None or _ndims_of(name) in {0, ndims})
+
+
+def _for_any_ndims(text: str, ndims: int | None) -> tuple[str, ...]:
+    import difflib  # only needed for a wrong name
+
+    near = difflib.get_close_matches(text.lower()[:_MAX_NAME], ANY_NDIMS, cutoff=_MIN_ALIKE)
+    fitting = [name for name in near if ndims is None or expand_meta_tag(name, ndims) != name]
+    return () if text in ANY_NDIMS else tuple(fitting)
 
 
 def with_other_ndims(text: str, ndims: int) -> tuple[str, ...]:

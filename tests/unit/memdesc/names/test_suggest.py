@@ -22,6 +22,8 @@ b_fs_yx_fsv61 - b_fs_yx_fsv16, b_sf_yx_fsv16 - b_fs_yx_fsv16, nChw61c - nChw16c
 os_is_yx_isv61_osv16 - os_is_yx_isv16_osv16, OIhw16i61o - OIhw16i16o, aBcd61b - aBcd16b
 kCHW23 - kCHW32, NC4WH4 - NC4HW4, marlni - marlin, in_out_chanenl - in_out_channel
 nChw8d 4 nChw8c, nChw8d 3 nCw8c, b_fs_yx_fs16 5 b_fs_zyx_fsv16, oiww 3 oiw
+channel_last 4 channels_last, Plain 2 plain, contigous - contiguous, row-major 3 row_major
+chanels_last_3d 5 channels_last_3d, channel_last 2 in_out_channel
 in_out_hight 3 in_out_height, winograd_2x3_s1_weight - winograd_2x3_s1_weights
 """
 
