@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from html import escape
-from typing import Literal
 
 from memdesc.picture.cells import Cell
 
@@ -42,32 +41,18 @@ def element(name: str, *children: str, **attributes: object) -> str:
     return f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>"
 
 
+# text on the background follows the reader's scheme
+_PLAIN = {"class_": "memdesc-ink", "fill": INK}
+_FAINT = {"class_": "memdesc-faint", "fill": FAINT}
+_STYLES = {"plain": _PLAIN, "faint": _FAINT, "bold": {**_PLAIN, "font_weight": "bold"}}
+
+
 def label(
-    x: float,
-    y: float,
-    content: str,
-    *,
-    size: int = 11,
-    anchor: str = "start",
-    style: Literal["plain", "faint", "bold"] = "plain",
+    x: float, y: float, content: str, *, size: int = 11, anchor: str = "start", style: str = "plain"
 ) -> str:
-    """Return text on the background."""
-    colour = (
-        {"class_": "memdesc-faint", "fill": FAINT}
-        if style == "faint"
-        else {"class_": "memdesc-ink", "fill": INK}
-    )
-    weight = {"font_weight": "bold"} if style == "bold" else {}
-    return element(
-        "text",
-        escape(content, quote=False),
-        x=f"{x:g}",
-        y=f"{y:g}",
-        font_size=size,
-        text_anchor=anchor,
-        **colour,
-        **weight,
-    )
+    """Return text on the background, whose style is plain, faint or bold."""
+    place = {"x": f"{x:g}", "y": f"{y:g}", "font_size": size, "text_anchor": anchor}
+    return element("text", escape(content, quote=False), **place, **_STYLES[style])
 
 
 def edge(name: str, **attributes: object) -> str:
@@ -94,20 +79,12 @@ def hatch(x: int, y: int, width: int, height: int) -> str:
 def document(corner: tuple[int, int], size: tuple[int, int], title: str, *children: str) -> str:
     """Return a picture with a background, given its upper left corner, its width and its height."""
     (x, y), (width, height) = corner, size
+    box = {"x": x, "y": y, "width": width, "height": height}
     return element(
         "svg",
         element("title", escape(title, quote=False)),
         element("style", f"@media (prefers-color-scheme:dark){{{_DARK}}}"),
-        element(
-            "rect",
-            class_="memdesc-paper",
-            x=x,
-            y=y,
-            width=width,
-            height=height,
-            rx=6,
-            fill="#ffffff",
-        ),
+        element("rect", class_="memdesc-paper", **box, rx=6, fill="#ffffff"),
         *children,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"{x} {y} {width} {height}",
@@ -133,18 +110,18 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
     width, height = size
     box = {"x": x, "y": y, "width": width, "height": height}
     parts = [element("title", escape(cell.hover, quote=False))]
+    ink: dict[str, str] = {"fill": INK}
     if cell.run is None:
         look = {"class_": "memdesc-rule memdesc-none", "fill": "#ffffff", "stroke": RULE}
         parts.append(element("rect", stroke_dasharray="2 2", **look, **box))
-        ink = {"class_": "memdesc-faint", "fill": FAINT}
+        ink = _FAINT
     elif cell.is_padding:
         look = {"class_": "memdesc-rule memdesc-void", "fill": "#f1f2f4", "stroke": RULE}
         parts += [element("rect", stroke_width=0.5, **look, **box), hatch(x, y, width, height)]
-        ink = {"class_": "memdesc-ink", "fill": INK}
+        ink = _PLAIN
     else:
         look = {"fill": COLOURS[_colour(cell.run)], "stroke": "#ffffff"}
         parts.append(element("rect", stroke_width=0.5, **look, **box))
-        ink = {"fill": INK}
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
     texts = ((cell.number, base), (cell.note, f"{y + height - 5}"))
@@ -160,7 +137,6 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
 
 
 def _colour(run: int) -> int:
-    """Return which colour a run has."""
     # shifted by one in each round, so that rows of 7, 14, 28 or 56 runs do not form columns
     return (run + run // len(COLOURS)) % len(COLOURS)
 
@@ -188,22 +164,16 @@ def outline(
 ) -> str:
     """Return the edges of blocks of cells, given the cells by column and row."""
     width, height = size
-
-    def tile(column: int, row: int) -> int | None:
-        cell = cells.get((column, row))
-        return None if cell is None else cell.tile
-
     lines: dict[str, None] = {}
     for (column, row), cell in cells.items():
-        if cell.tile is None:
-            continue
         x, y = xs[column], ys[row]
         for neighbour, line in (
-            (tile(column - 1, row), f"M{x} {y}v{height}"),
-            (tile(column + 1, row), f"M{x + width} {y}v{height}"),
-            (tile(column, row - 1), f"M{x} {y}h{width}"),
-            (tile(column, row + 1), f"M{x} {y + height}h{width}"),
+            ((column - 1, row), f"M{x} {y}v{height}"),
+            ((column + 1, row), f"M{x + width} {y}v{height}"),
+            ((column, row - 1), f"M{x} {y}h{width}"),
+            ((column, row + 1), f"M{x} {y + height}h{width}"),
         ):
-            if neighbour != cell.tile:
+            other = cells.get(neighbour)
+            if cell.tile is not None and (other is None or other.tile != cell.tile):
                 lines[line] = None
     return edge("path", d="".join(lines)) if lines else ""
