@@ -45,7 +45,6 @@ class Checked:
         return cls(*arguments)
 
     def _arguments(self) -> tuple[Any, ...]:
-        """Return the arguments for the constructor."""
         return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
 
 
@@ -124,7 +123,6 @@ def _pickled(value: Any) -> Any:
 
 
 def _unpickled(value: Any) -> Any:
-    """Undo `_pickled`."""
     if isinstance(value, _Array):
         array = np.frombuffer(value.data, value.dtype)
         return array[0] if value.shape is None else array.reshape(value.shape)

@@ -187,11 +187,11 @@ class MemoryDesc(Written):
         >>> a == b, a.spelling == b.spelling
         (True, False)
         """
-        if self._spelling is None:
+        spelling = self._spelling
+        if spelling is None:
             spelling = f"{self.letters or ''}{self.layout.unit_strides()}"
             object.__setattr__(self, "_spelling", spelling)
-            return spelling
-        return self._spelling
+        return spelling
 
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
@@ -387,11 +387,9 @@ class MemoryDesc(Written):
         >>> d.offset((1, np.arange(6, 10), 2, 3))
         array([574, 575, 728, 729])
         """
-        if isinstance(index, Index):
-            padded = True
-        at: int = self.layout.offset(
-            checked_index(self.layout, index, padded=padded, letters=self.letters)
-        )
+        padded = True if isinstance(index, Index) else padded
+        known = checked_index(self.layout, index, padded=padded, letters=self.letters)
+        at: int = self.layout.offset(known)
         return at
 
     def index(self, offset: ArrayLike) -> Index:
@@ -483,15 +481,9 @@ class MemoryDesc(Written):
         >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
         ((2, 8), 16)
         """
-        return self._with(
-            views.submemory(
-                self.layout.base(),
-                checked_ints("dims", dims),
-                checked_ints("offsets", offsets),
-                self.letters,
-            ),
-            self.letters,
-        )
+        sizes, at = checked_ints("dims", dims), checked_ints("offsets", offsets)
+        view = views.submemory(self.layout.base(), sizes, at, self.letters)
+        return self._with(view, self.letters)
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
         """Describe the same bytes with regrouped dims; no data move.
@@ -517,10 +509,8 @@ class MemoryDesc(Written):
         """
         to = checked_ints("perm", perm)
         layout = views.permute_axes(self.layout.base(), to)
-        if self.letters is None:
-            return self._with(layout)
-        named = dict(zip(to, self.letters, strict=True))
-        return self._with(layout, "".join(named[dim] for dim in range(self.ndims)))
+        letters = self.letters and "".join(self.letters[to.index(k)] for k in range(self.ndims))
+        return self._with(layout, letters)
 
     def with_dtype(self, dtype: object) -> MemoryDesc:
         """Describe the same layout, counted in elements, with another data type.
@@ -752,7 +742,10 @@ def desc_of(
     if extra is not None:
         check_extra(extra, dtype, layout, letters)
     check_overlap(layout.base())  # XOR terms are one-to-one
-    nbytes, min_nbytes = _counted_nbytes(dtype, layout, extra)
+    nbytes = dtype.nbytes(layout.offset0 + layout.span) if layout.nelems else 0
+    min_nbytes = dtype.nbytes(layout.last + 1) if nbytes else 0
+    if extra is not None and layout.nelems:
+        nbytes = min_nbytes = extra.nbytes(nbytes, layout.padded_dims())
     if nbytes > INT64_MAX:
         raise MemdescError(
             f"dims {layout.dims} of {dtype} take {nbytes} bytes, "
@@ -767,17 +760,6 @@ def desc_of(
     ):
         object.__setattr__(desc, name, value)
     return desc
-
-
-def _counted_nbytes(dtype: DataType, layout: Layout, extra: Extra | None) -> tuple[int, int]:
-    """Return `nbytes` and `min_nbytes`, which every call of a reorder needs."""
-    if not layout.nelems:
-        return 0, 0
-    nbytes = dtype.nbytes(layout.offset0 + layout.span)
-    if extra is None:
-        return nbytes, dtype.nbytes(layout.last + 1)
-    nbytes = extra.nbytes(nbytes, layout.padded_dims())
-    return nbytes, nbytes
 
 
 def _checked_type(dtype: object, layout: object) -> DataType:
@@ -809,7 +791,6 @@ def _given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> L
 def _strided_layout(
     dims: tuple[int, ...], layout: object, strides: Iterable[int], given: _Beside
 ) -> Layout:
-    """Check the strides and what goes with them, and make the layout."""
     if layout is not None:
         raise MemdescError(
             "give a layout or strides, not both: "

@@ -28,6 +28,7 @@ FACTORS = MappingProxyType({"s8s8": -128, "asymmetric": -1})
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
+_FLAGS = {"s8s8": _S8S8, "asymmetric": _ASYMMETRIC}
 # bits of oneDNN's flags that stand for other compensation
 _OTHER_FLAGS = {
     4: "RNN weights for u8 data",
@@ -98,9 +99,8 @@ class Extra(Checked):
     @property
     def flags(self) -> int:
         """OneDNN's bits: 1 s8s8 compensation, 2 scale adjust, 8 asymmetric source."""
-        flags = _S8S8 if self.s8s8_mask is not None else 0
-        flags |= _ADJUST if self.scale_adjust != 1 else 0
-        return flags | (_ASYMMETRIC if self.asymmetric_mask is not None else 0)
+        flags = _ADJUST if self.scale_adjust != 1 else 0
+        return flags | sum(_FLAGS[name] for name in self.masks)
 
     @property
     def masks(self) -> dict[str, int]:

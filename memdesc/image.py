@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -173,23 +174,21 @@ class ImageDesc(Written):
         >>> i.index(7, 2, 1), i.index(7, 2, 2)
         ((0, 5, 2, 3), Index((0, 6, 2, 3), is_padding=True))
         """
-        sides = (*self._size, self.channels)
-        names = (*"xyz"[: len(self._size)], "lane")
+        sides = {**dict(zip("xyz", self._size, strict=False)), "lane": self.channels}
         if len(pixel) != len(sides):
             raise MemdescError(
-                f"a place in {self!r} is ({', '.join(names)}), not {short_repr(pixel)}"
+                f"a place in {self!r} is ({', '.join(sides)}), not {short_repr(pixel)}"
             )
-        place = [checked_int(name, at) for name, at in zip(names, pixel, strict=True)]
-        for name, at, side in zip(names, place, sides, strict=True):
-            if not 0 <= at < side:
+        place = {name: checked_int(name, at) for name, at in zip(sides, pixel, strict=True)}
+        for name, step in place.items():
+            if not 0 <= step < sides[name]:
                 raise MemdescError(
-                    f"{name} = {at} is not in {self!r}, whose {name} is 0 to {side - 1}"
+                    f"{name} = {step} is not in {self!r}, whose {name} is 0 to {sides[name] - 1}"
                 )
-        *steps, lane = place
         at = 0
-        for step, side in zip(reversed(steps), reversed(self._size), strict=True):
-            at = at * side + step
-        return self.desc.index(at * self.channels + lane)
+        for name in (*"zyx"[-len(self._size) :], "lane"):
+            at = at * sides[name] + place[name]
+        return self.desc.index(at)
 
     def names(self) -> tuple[Name, ...]:
         """Return every image type with these pixels, arrays and 3-D images alike.
@@ -224,11 +223,10 @@ class ImageDesc(Written):
         >>> memdesc.image_desc((2, 6, 5, 7), "f16", "tvm_texture").fits(2048, 2048, 2048)
         True
         """
-        limits = {"width": max_width, "height": max_height}
-        if max_depth is not None:
-            limits["depth"] = max_depth
+        limits = {"width": max_width, "height": max_height, "depth": max_depth}
         return all(
-            getattr(self, side) <= checked_int(f"max_{side}", most) for side, most in limits.items()
+            most is None or getattr(self, side) <= checked_int(f"max_{side}", most)
+            for side, most in limits.items()
         )
 
     def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
@@ -313,15 +311,12 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
                 "which OpenCL does not allow"
             )
     desc = desc_of(dtype, layout_by_tag(parsed.tag, sizes, name), letters=letters)
-    left = [
-        digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits
-    ]
-    sides = []
-    for count in (parsed.n_depth, parsed.n_rows, parsed.n_columns):
-        sides.append(prod(left[:count]))
-        del left[:count]
-    depth, height, width = sides
-    return ImageDesc(desc, width, height, prod(left), name, depth, parsed.kind)
+    extents = iter(
+        [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits]
+    )
+    counts = parsed.n_depth, parsed.n_rows, parsed.n_columns
+    depth, height, width = (prod(islice(extents, count)) for count in counts)
+    return ImageDesc(desc, width, height, prod(extents), name, depth, parsed.kind)
 
 
 def _check_lanes(dtype: DataType) -> None:

@@ -482,11 +482,8 @@ class Layout(Checked):
 
     def padded_dims(self) -> tuple[int, ...]:
         """Return the padded size of each dim; dims of a fused axis are padded together."""
-        padded = list(self.dims)
-        for axis in self.axes:
-            if len(axis.dims) == 1:
-                padded[axis.dims[0]] = axis.padded
-        return tuple(padded)
+        padded = {axis.dims: axis.padded for axis in self.axes}
+        return tuple(padded.get((dim,), size) for dim, size in enumerate(self.dims))
 
     def strides(self, letters: str | None = None) -> tuple[int, ...]:
         """Return the stride of each dim's outer block; refuse fused dims and swizzles.
@@ -495,9 +492,9 @@ class Layout(Checked):
         """
         self._refuse_xor("no dim has a stride")
         if axis := self.fused():
-            names = dim_names(axis.dims, letters)
             raise NotBlockedError(
-                f"dims {names} are fused into one index, so they have no strides; see .blocks"
+                f"dims {dim_names(axis.dims, letters)} are fused into one index, so they have no "
+                "strides; see .blocks"
             )
         return tuple(blocks[0].stride for _, blocks in self.parts)
 
@@ -511,11 +508,10 @@ class Layout(Checked):
         dense = 1
         steps = [0] * len(self.axes)
         for block in reversed(inner):
-            name = dim_name(block.axis, letters)
             if block.step < steps[block.axis]:
                 raise NotBlockedError(
-                    f"the blocks of {name} are swizzled: block {block} lies outside one of a "
-                    "larger step; see .blocks"
+                    f"the blocks of {dim_name(block.axis, letters)} are swizzled: block {block} "
+                    "lies outside one of a larger step; see .blocks"
                 )
             if block.stride != dense:
                 raise NotBlockedError(
@@ -556,35 +552,31 @@ class Layout(Checked):
         """
         self._refuse_xor("it is no sum over axes")
         padded = checked_flag("padded", padded)
-        sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
-        return [
-            block_offset(blocks, np.arange(size, dtype=np.int64))
-            for (_, blocks), size in zip(self.parts, sizes, strict=True)
-        ]
-
-    def _is_unit(self, block: Block) -> bool:
-        return block.extent == 1 and self.axes[block.axis].padded == 1
+        sizes = (axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes))
+        indices = (np.arange(size, dtype=np.int64) for size in sizes)
+        return [block_offset(blocks, i) for (_, blocks), i in zip(self.parts, indices, strict=True)]
 
     def unit_strides(self) -> tuple[int, ...] | str:
         """Return the strides of unit dims, which `key` ignores; an empty string for none."""
         if 1 not in self.dims:
             return ""
-        return tuple(block.stride for block in self.blocks if self._is_unit(block))
+        return tuple(blocks[0].stride for axis, blocks in self.parts if axis.padded == 1)
 
     def key(self) -> tuple[object, ...]:
         """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
         blocks = self.blocks
         if 1 in self.dims:
-            blocks = tuple(b._replace(stride=0) if self._is_unit(b) else b for b in blocks)
+            units = {k for k, axis in enumerate(self.axes) if axis.padded == 1}
+            blocks = tuple(b._replace(stride=0) if b.axis in units else b for b in blocks)
         return self.dims, self.axes, blocks, self.offset0, self.xor
 
 
 def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
-        count = counted(len(dims), "size")
         raise MemdescError(
-            f"dims {short_repr(dims)} have {count}; a descriptor has 1 to {MAX_NDIMS}"
+            f"dims {short_repr(dims)} have {counted(len(dims), 'size')}; a descriptor has 1 to "
+            f"{MAX_NDIMS}"
         )
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)

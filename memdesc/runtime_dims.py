@@ -166,10 +166,8 @@ def runtime_desc(
     >>> d.strides, d.resolve((3, 20)).nbytes
     ((20, 1), 240)
     """
-    sizes = checked_sizes(dims)
-    element = data_type(dtype)
-    if layout is None:
-        layout = "plain"
+    sizes, element = checked_sizes(dims), data_type(dtype)
+    layout = "plain" if layout is None else layout
     if isinstance(layout, str) and layout == UNKNOWN:
         return RuntimeDesc(sizes, element, None)
     letters = letters_for(layout, len(sizes)) if isinstance(layout, str) else None

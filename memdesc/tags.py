@@ -363,17 +363,15 @@ class _Parser:
         dims = [dim for token in outer for dim in token.dims]
         for token in outer:
             if any(dims.count(dim) > 1 for dim in token.dims):
-                reason = f"dim {self._name(token.dims)} appears twice among the outer letters"
-                raise self.error(token.at, reason)
+                name = self._name(token.dims)
+                raise self.error(token.at, f"dim {name} appears twice among the outer letters")
         if not dims:
             raise self.error(0, "a tag starts with the letters of its dims, such as 'abcd'")
-        missing = sorted(set(range(max(dims) + 1)) - set(dims))
         # an alias of oneDNN has all letters of its family
-        if missing or (self.letters != LETTERS and len(dims) != len(self.letters)):
-            absent = self.letters[missing[0] if missing else max(dims) + 1]
-            first = self.letters[0]
-            reason = f"the dims run from {first!r} without a gap, but {absent!r} is missing"
-            raise self.error(0, reason)
+        count = max(dims) + 1 if self.letters == LETTERS else len(self.letters)
+        if missing := [self.letters[dim] for dim in range(count) if dim not in dims]:
+            reason = f"from {self.letters[0]!r} without a gap, but {missing[0]!r} is missing"
+            raise self.error(0, f"the dims run {reason}")
 
     def _check_blocks(self) -> None:
         """Check that exactly the upper-case dims have blocks."""
@@ -409,10 +407,8 @@ class _Parser:
         step = 1
         for token in reversed(blocks):
             if token.step not in (None, step):
-                reason = (
-                    f"step {token.step} of dim {self._name(dims)}: the blocks inside make {step}"
-                )
-                raise self.error(token.at, reason)
+                reason = f"dim {self._name(dims)}: the blocks inside make {step}"
+                raise self.error(token.at, f"step {token.step} of {reason}")
             steps.append((token, step))
             step *= token.extent or 1
             if step > INT64_MAX:
@@ -427,17 +423,12 @@ class _Parser:
         while at < len(self.text):
             match = re.compile(_ALIGN).match(self.text, at)
             dims = self._dims(at, match["axis"]) if match else ()
-            if (
-                match is None
-                or dims not in self.outer
-                or dims in aligned
-                or int(match["align"]) == 0
-            ):
+            is_first = dims in self.outer and dims not in aligned
+            if match is None or not is_first or int(match["align"]) == 0:
                 reason = "expected an alignment such as __b8, once for each axis"
                 raise self.error(at, f"{reason}, found {excerpt(self.text[at:])}")
             aligned[dims] = int(match["align"])
             if aligned[dims] > INT64_MAX:
-                reason = f"alignment {aligned[dims]} is more than int64 holds"
-                raise self.error(at, reason)
+                raise self.error(at, f"alignment {aligned[dims]} is more than int64 holds")
             at = match.end()
         return aligned

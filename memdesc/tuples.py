@@ -23,14 +23,12 @@ else:
 
         @classmethod
         def _make(cls, iterable: Iterable[Any]) -> Any:
-            """Return a value with the fields that an iterable yields."""
             made = tuple.__new__(cls, iterable)
             if len(made) != len(cls._fields):
                 raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
             return made
 
         def _replace(self, /, **changes: Any) -> Any:
-            """Return a copy in which these fields have other values."""
             made = self._make(map(changes.pop, self._fields, self))
             if changes:
                 raise ValueError(f"Got unexpected field names: {[*changes]!r}")
@@ -39,7 +37,6 @@ else:
         __replace__ = _replace
 
         def _asdict(self) -> dict[str, Any]:
-            """Return a dict of the fields."""
             return dict(zip(self._fields, self, strict=True))
 
         def __repr__(self) -> str:

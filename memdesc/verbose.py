@@ -149,7 +149,10 @@ def from_verbose(
             "such as 'f32:p:blocked:aBcd8b::f0'"
         )
     extra = Extra.from_verbose(f"f{match['extra']}")
-    sizes, start, flags = _sizes(dims), checked_int("offset0", offset0), match["flags"]
+    if isinstance(dims, str) and re.fullmatch(DIMS, dims):
+        dims = read_dims(dims)
+    sizes = checked_sizes(dims)  # type: ignore[arg-type] # letters are refused there
+    start, flags = checked_int("offset0", offset0), match["flags"]
     if "o" in flags:
         raise MemdescError(f"{short_repr(text)}: padded offsets (flag 'o') are not in the string")
     if ("0" in flags) != bool(start):
@@ -190,13 +193,6 @@ def from_verbose(
 def read_dims(text: str) -> tuple[int, ...]:
     """Return the sizes in a string of the form `DIMS`."""
     return tuple(RUNTIME if size == "*" else int(size) for size in text.split("x"))
-
-
-def _sizes(dims: Iterable[int] | str) -> tuple[int, ...]:
-    """Return dims, with RUNTIME for those that are not known."""
-    if isinstance(dims, str) and re.fullmatch(DIMS, dims):
-        dims = read_dims(dims)
-    return checked_sizes(dims)  # type: ignore[arg-type] # letters are refused there
 
 
 def _shown(sizes: tuple[int, ...]) -> str:

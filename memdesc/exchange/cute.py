@@ -159,7 +159,6 @@ def _log2_nbytes(dtype: DataType) -> int:
 
 
 def _zipped(shape: Tree, stride: Tree) -> list[tuple[Tree, Tree]]:
-    """Return the shape and stride of each mode of a layout."""
     if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride) or not shape:
         unclear("shape and stride are nested differently")
     return list(zip(shape, stride, strict=True))

@@ -75,12 +75,9 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     except Inexpressible:
         return attributes, affine_map
     padding = f"padding_value(%zero : {type_name}) " if desc.has_padding else ""
-    source, packed = (
-        _tensor(dims, type_name) for dims in (desc.dims, _pack_of(pack, desc.dims)[1])
-    )
-    operation = (
-        f"%packed = linalg.pack %source {padding}{attributes} into %dest : {source} -> {packed}"
-    )
+    shapes = desc.dims, _pack_of(pack, desc.dims)[1]
+    types = " -> ".join(_tensor(dims, type_name) for dims in shapes)
+    operation = f"%packed = linalg.pack %source {padding}{attributes} into %dest : {types}"
     return attributes, operation, affine_map
 
 
@@ -162,7 +159,6 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
 
 
 def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:
-    """Return the names of the indices of an affine map, and its results."""
     outputs = re.sub(r"\bfloordiv\b", "//", match["outputs"])
     outputs = re.sub(r"\bmod\b", "%", outputs)
     results = parse(f"[{outputs}]")
@@ -186,7 +182,6 @@ def _pack_of_tag(tag: FormatTag) -> _Pack | None:
 
 
 def _attributes(text: str) -> _Pack:
-    """Read the attributes in a string."""
     values = {}
     for name in _ATTRIBUTES:
         lists = list(re.finditer(rf"\b{name}\s*{_LIST}", text))

@@ -36,7 +36,6 @@ _DYNAMIC = re.compile(r"\w+:\w+:.*(\?|\.\.|-1).*")
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    """Return the string for each of clDNN's names of a layout."""
     sizes = "x".join(map(str, desc.dims))
     names = [name.text for name in desc.names() if name.vocabulary == "cldnn"]
     # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)

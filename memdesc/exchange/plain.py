@@ -46,10 +46,8 @@ def _read_strides(given: Given) -> MemoryDesc:
         )
     if given.dims is None:
         # the likeliest mistake: sizes in the place of a layout
-        text = short_repr(given.text)
-        raise UnknownFormatError(
-            f"{text} is read as strides, which do not contain the sizes; give dims"
-        )
+        what = "is read as strides, which do not contain the sizes; give dims"
+        raise UnknownFormatError(f"{short_repr(given.text)} {what}")
     inner = re.findall("([0-9]+)([a-l])", match["inner"] or "")
     return memory_desc(
         given.sizes(),

@@ -44,20 +44,21 @@ class Given(NamedTuple):
 
         If there are none, the message also asks for the data type, unless the string has it.
         """
-        if stated is None and self.dims is None:
+        if stated is not None:
+            check_dims(stated)
+        sizes = self.dims if stated is None else stated
+        if sizes is None:
             lacks, give = "the sizes", "dims"
             if not has_type and self.dtype is None and self.default is None:
                 lacks, give = f"{lacks} and the data type", f"{give} and dtype"
             raise UnknownFormatError(
                 f"{short_repr(self.text)} does not contain {lacks}; give {give}"
             )
-        if stated is not None:
-            check_dims(stated)
-        if stated is not None and self.dims is not None and stated != self.dims:
+        if self.dims not in {None, sizes}:
             raise UnknownFormatError(
                 f"{short_repr(self.text)} has dims {stated}, not the given {self.dims}"
             )
-        return stated if self.dims is None else self.dims  # type: ignore[return-value] # one is set
+        return sizes
 
     def type(self, stated: DataType | None = None) -> DataType:
         """Return the data type of the string or the caller, or the default if neither gives one."""
@@ -258,10 +259,8 @@ def type_named(name: str, types: Mapping[str, DataType]) -> DataType:
 
 def name_of_type(dtype: DataType, types: Mapping[str, DataType]) -> str:
     """Return what a system calls a data type; refuse one that it does not have."""
-    for name, own in types.items():
-        if own == dtype:
-            return name
-    inexpressible(f"it has no data type for elements of {dtype}")
+    name = next((name for name, own in types.items() if own == dtype), None)
+    return name or inexpressible(f"it has no data type for elements of {dtype}")
 
 
 def integers_in(part: str) -> tuple[int, ...]:

@@ -89,7 +89,6 @@ def _read(given: Given) -> MemoryDesc:
 
 
 def _layout(text: str) -> _Class:
-    """Read a class, or its attribute, with its parameters."""
     call = re.fullmatch(r"(?:\w+\.)*(\w+Layout)\((.*)\)", text, re.DOTALL)
     name, part = (call[1], call[2]) if call else ("", "")
     if attribute := re.fullmatch(r"#ttg\.(\w+)<(.*)>", text, re.DOTALL):
@@ -117,7 +116,7 @@ def _layout(text: str) -> _Class:
 
 
 def _are_powers_of_two(dims: Iterable[int]) -> bool:
-    return all(size > 0 and not size & (size - 1) for size in dims)
+    return all(size.bit_count() == 1 for size in dims)
 
 
 def _lg(number: int) -> int:
@@ -133,11 +132,8 @@ def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
             f"order {short_repr(order)} must have each of the dims 0 to {len(dims) - 1} once"
         )
     bits = accumulate((_lg(dims[dim]) for dim in order), initial=0)
-    columns = {
-        dim: [1 << bit for bit in range(*span)]
-        for dim, span in zip(order, pairwise(bits), strict=True)
-    }
-    return [columns[dim] for dim in range(len(dims))]
+    spans = dict(zip(order, pairwise(bits), strict=True))
+    return [[1 << bit for bit in range(*spans[dim])] for dim in range(len(dims))]
 
 
 class _SwizzledSharedLayout(NamedTuple):
@@ -230,8 +226,9 @@ class _PaddedSharedLayout(NamedTuple):
         if any(column & (column - 1) for column in chain(*columns)):
             raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
         pairs = [(1 << _lg(every), gap) for every, gap in self.interval_padding_pairs]
-        for gap in (gap for _, gap in pairs if type(gap) is not int or gap < 1):
-            raise ValueError(f"a padding of {short_repr(gap)} must be an integer of 1 or more")
+        for _, gap in pairs:
+            if type(gap) is not int or gap < 1:
+                raise ValueError(f"a padding of {short_repr(gap)} must be an integer of 1 or more")
         weights = [
             [column + sum(column // every * gap for every, gap in pairs) for column in own]
             for own in columns
@@ -287,12 +284,15 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
     heads = _heads(flat)
     terms: dict[int, int] = {}
     for column, head in zip(flat, heads, strict=True):
-        for bit in range(column.bit_length()):
-            if column >> bit & 1 and bit != head:
-                terms[head - bit] = terms.get(head - bit, 0) | 1 << bit
+        for bit in _bits(column ^ 1 << head):
+            terms[head - bit] = terms.get(head - bit, 0) | 1 << bit
     weights = iter([1 << head for head in heads])
     digits = _digits([[next(weights) for _ in bits] for bits in columns])
     return layout_by_digits(dims, digits, 0, tuple(terms.items()))
+
+
+def _bits(number: int) -> list[int]:
+    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
 
 
 def _heads(columns: list[int]) -> list[int]:
@@ -306,8 +306,8 @@ def _heads(columns: list[int]) -> list[int]:
     owner: dict[int, int] = {}
 
     def place(k: int, tried: set[int]) -> bool:
-        for bit in range(columns[k].bit_length()):
-            if columns[k] >> bit & 1 and bit not in tried:
+        for bit in _bits(columns[k]):
+            if bit not in tried:
                 tried.add(bit)
                 if bit not in owner or place(owner[bit], tried):
                     owner[bit] = k
@@ -316,7 +316,7 @@ def _heads(columns: list[int]) -> list[int]:
 
     if not all(place(k, set()) for k in range(len(columns))):
         raise ValueError("two indices have the same offset")
-    return [next(bit for bit, k in owner.items() if k == wanted) for wanted in range(len(columns))]
+    return sorted(owner, key=owner.__getitem__)
 
 
 def _digits(weights: Columns) -> Iterator[list[tuple[int, int]]]:
@@ -339,7 +339,6 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _texts(layout: _Class) -> Iterator[str]:
-    """Yield the repr of a class, and the attribute of TTGIR."""
     defaults = layout._field_defaults
     values = {
         key: value
@@ -356,13 +355,19 @@ def _texts(layout: _Class) -> Iterator[str]:
 
 def _candidates(desc: MemoryDesc) -> Iterator[_Class]:
     """Yield layouts that may be a descriptor, the best known class first."""
-    strides = [
-        desc.offset([int(k == dim) for k in range(desc.ndims)]) if size > 1 else 0
+    # the offset of each bit of an index
+    offsets = [
+        [
+            desc.offset([1 << bit if k == dim else 0 for k in range(desc.ndims)])
+            for bit in range(_lg(size))
+        ]
         for dim, size in enumerate(desc.dims)
     ]
     # dims of size 1 may be anywhere
-    moving = sorted((dim for dim in range(desc.ndims) if strides[dim]), key=strides.__getitem__)
-    order = list(merge(moving, (dim for dim in range(desc.ndims) if not strides[dim])))
+    moving = sorted(
+        (dim for dim, own in enumerate(offsets) if own), key=lambda dim: offsets[dim][0]
+    )
+    order = list(merge(moving, (dim for dim, own in enumerate(offsets) if not own)))
     (shift, mask), *_ = (*desc.layout.xor, (0, 0))
     vec = mask & -mask or 1
     per_phase = max((vec << max(shift, 0)) // desc.dims[order[0]], 1) if mask else 1
@@ -374,17 +379,13 @@ def _candidates(desc: MemoryDesc) -> Iterator[_Class]:
             yield _NVMMASharedLayout(width, bits, rank, is_transposed)
         yield _NVMMASharedLayout(128, bits, rank, fp4_padded=True)
     if desc.is_dense and not desc.offset0:
-        offsets = [
-            desc.offset([1 << bit if k == dim else 0 for k in range(desc.ndims)])
-            for dim, size in enumerate(desc.dims)
-            for bit in range(_lg(size))
-        ]
-        if (indices := inverted(offsets)) is None:
-            return
-        starts = [_lg(prod(desc.dims[:dim])) for dim in range(desc.ndims)]
-        digits = list(zip(starts, desc.dims, strict=True))
+        starts = accumulate(map(len, offsets), initial=0)
+        digits = list(zip(starts, desc.dims, strict=False))
         yield _SharedLinearLayout(
-            [[index >> at & size - 1 for at, size in digits] for index in indices]
+            [
+                [index >> at & size - 1 for at, size in digits]
+                for index in inverted([*chain(*offsets)]) or ()
+            ]
         )
 
 

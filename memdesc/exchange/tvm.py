@@ -67,7 +67,6 @@ def _read_map(given: Given) -> MemoryDesc:
 
 
 def _argument(node: ast.expr) -> ast.expr:
-    """Return the argument of a call of one, or the node itself."""
     return node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
 
 

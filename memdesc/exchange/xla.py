@@ -9,7 +9,6 @@ a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import excerpt
@@ -138,11 +137,10 @@ def _read(given: Given) -> MemoryDesc:
     dtype = type_named(match["type"], XLA_TYPES)
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
-    major_to_minor: Sequence[int] = range(len(dims))
-    if match["layout"] is not None:
-        major_to_minor = integers_in(order)[::-1]
-        if sorted(major_to_minor) != [*range(len(dims))]:
-            unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
+    everyone = tuple(range(len(dims)))
+    major_to_minor = everyone if match["layout"] is None else integers_in(order)[::-1]
+    if sorted(major_to_minor) != [*everyone]:
+        unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
     digits: list[_Physical] = [((dim,), 1, 0) for dim in major_to_minor]
     suffixes_of = _suffixes(suffixes)
     for tile in suffixes_of.pop("T", []):

@@ -171,7 +171,6 @@ def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
 
 
 def _with_other(other: Cells, cell: Cell, name: str) -> Cell:
-    """Return a cell whose hover text gives the offset in the other layout."""
     if cell.run is None or cell.is_padding:
         return cell
     offset = other.layout.offset(cell.at)

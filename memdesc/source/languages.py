@@ -231,7 +231,6 @@ class Language(NamedTuple):
         return f"{memory}{const}{self.type_of(parameter.dtype)} *{parameter.name}"
 
     def _lines(self, lines: Sequence[Line], pad: str) -> list[str]:
-        """Return the lines of C of some lines and their bodies."""
         written: list[str] = []
         for text, body in _used(lines):
             # constants of one work item need a scope of their own, where there are no others
