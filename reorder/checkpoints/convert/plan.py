@@ -573,18 +573,19 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
         raise MemdescError(entry.reason or f"it holds {held!r}")
     name = "plain" if rule.src is None else str(rule.src)
     if rule.dims is None and entry.is_described and isinstance(held, MemoryDesc):
-        found = memory_desc(held.dims, held.dtype, name)
+        found = memory_desc(held.dims, rule.holds or held.dtype, name)
     else:
         kind = _element_type(name, data_type(rule.holds or entry.dtype))
         found = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
+    if entry.is_described and found != held:
+        raise MemdescError(
+            f"it holds {held!r}, as its descriptor says, not {found!r}; leave out '{name} ->', "
+            "holds= and dims="
+        )
     if found.nbytes != entry.nbytes:
         raise MemdescError(
             f"it has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims are given "
             "as dims="
-        )
-    if entry.is_described and found != held:
-        raise MemdescError(
-            f"it holds {held!r}, as its descriptor says, not {name}; leave out '{name} ->'"
         )
     return found
 

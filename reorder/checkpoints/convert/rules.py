@@ -224,8 +224,8 @@ def _make_rule(rule: Rule, fields: Sequence[tuple[str, str]]) -> Rule:
             rule.fail(f"{key}={value} is not {what}")
     if "groups" in made and "scales" not in made:
         rule.fail("groups= goes with scales=, which are chosen from the data")
-    if "scales" in made and ("scale" in made or "zero_point" in made):
-        rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
+    if "scales" in made and made.keys() & _ROLES.keys():
+        rule.fail(f"scales= are chosen from the data; leave out {', '.join(_ROLES)}")
     if "scales" in made and "dtype" not in made:
         rule.fail("scales= needs the data type of the codes, such as s8")
     if made.get("rename", "").count("*") > _expression(rule.pattern).groups:
