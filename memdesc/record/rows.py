@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import index
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +33,8 @@ from memdesc.record.scheme import Option, Options, Part, Scheme
 # any; then follow its other fields and, after a colon, its options, with usual values that are not
 # those of `_OPTIONS`. A tensor is a line of its role in the rule (scales multiply, a divisor
 # divides, zero points are subtracted and offsets added), its name, the type of its elements (in
-# words of another type), its shape, and other fields of a `Part`, with two blanks between them. For
+# words of another type), its shape, and other fields of a `Part`, with two blanks between them;
+# tensors that are alike have one line. For
 # `{a,b}` in a name there is a scheme for each, which `{}` stands for.
 _TABLE = """
 gptq io model=oi data=g_idx rule=from_one: group zeros_by_version bits floats g_idx
@@ -149,14 +151,8 @@ hqq oi rule=in_scales: group=64 hqq_bits floats=bf16
   -      packing              u8             -  values=packing
   -      unpack_view_dtype    u8             -  values=uint8
   -      compute_dtype        u8             -  values=type_of_scales
-  -      view_as_float        u8             -  values=0
-  -      quant_scale          u8             -  values=0
-  -      quant_zero           u8             -  values=0
-  -      offload_meta         u8             -  values=0
-  -      encoded_state_dict   u8             -  values=1
-  -      stores_quant_config  u8             -  values=1
-  -      channel_wise         u8             -  values=1
-  -      optimize             u8             -  values=1
+  -      view_as_float,quant_scale,quant_zero,offload_meta             u8  -  values=0
+  -      encoded_state_dict,stores_quant_config,channel_wise,optimize  u8  -  values=1
   -      round_zero           u8             -  values=is_four_bits
 
 ggml_soa oi rule=from_middle
@@ -331,7 +327,7 @@ def _schemes() -> Iterator[Scheme]:
         yield Scheme(
             name,
             letters,
-            tuple(map(_part, lines)),
+            tuple(chain.from_iterable(map(_parts, lines))),
             tuple(_option(*each.split("=")) for each in options.split()),
             _RULES[fields.pop("rule", "")],
             stacked,
@@ -345,7 +341,7 @@ def _option(name: str, usual: str = "") -> Option:
     return option._replace(usual=type(option.usual)(usual)) if usual else option
 
 
-def _part(line: str) -> Part:
+def _parts(line: str) -> Iterator[Part]:
     role, name, kind, shape, *more = (
         "" if each == "-" else each for each in _GAP.split(line.strip())
     )
@@ -353,8 +349,8 @@ def _part(line: str) -> Part:
     # a word alone is a flag
     given: dict[str, Any] = dict([*each.split("="), True][:2] for each in more)
     order, values, shows = (given.pop(each, "") for each in ("order", "values", "shows"))
-    return Part(
-        name,
+    part = Part(
+        "",
         shape,
         kind,
         words,
@@ -364,6 +360,7 @@ def _part(line: str) -> Part:
         shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
         **given,
     )
+    return (part._replace(name=each) for each in name.split(","))
 
 
 _GAP = re.compile(r"\s{2,}")

@@ -212,11 +212,6 @@ class Words(NamedTuple):
     desc: MemoryDesc | None
 
 
-# what `Scheme.words` has made: a model has many weights of the same dims
-_WORDS: dict[tuple[Any, ...], dict[str, Words]] = {}
-_MOST_WORDS = 1024
-
-
 class Scheme(NamedTuple):
     """A way to store quantised weights, without sizes."""
 
@@ -316,18 +311,21 @@ class Scheme(NamedTuple):
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
-        key = self.name, desc.dims, desc.options
-        if key not in _WORDS:
-            if len(_WORDS) > _MOST_WORDS:
-                _WORDS.clear()
-            sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
-            counts = {each.tensor: len(each.values) for each in desc.constants}
-            parts = {part.tensor: part for part in reversed(self.parts_of(sizes.options))}
-            _WORDS[key] = {
-                name: sizes.words(parts[name], desc, nbytes, counts.get(name))
-                for name, nbytes in desc.tensors.items()
-            }
-        return _WORDS[key]
+        return _words(self, desc.dims, desc.options)
+
+
+@lru_cache(maxsize=1024)  # a model has many weights of the same dims
+def _words(
+    scheme: Scheme, dims: tuple[int, ...], options: tuple[tuple[str, object], ...]
+) -> Mapping[str, Words]:
+    desc = scheme.bound(dims, dict(options))
+    sizes = _Sizes(scheme, desc.letters, dims, dict(options))
+    counts = {each.tensor: len(each.values) for each in desc.constants}
+    parts = {part.tensor: part for part in reversed(scheme.parts_of(sizes.options))}
+    return {
+        name: sizes.words(parts[name], desc, nbytes, counts.get(name))
+        for name, nbytes in desc.tensors.items()
+    }
 
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:

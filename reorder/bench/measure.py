@@ -142,7 +142,12 @@ def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[f
             if k > 1 and is_slow and spent[k] > seconds:
                 times[k].append(0.0)
                 continue
-            sample = _time_of(candidates[k].call, counts[k])
+            call = candidates[k].call
+            _warm_up(call)
+            start = perf_counter()
+            for _ in range(counts[k]):
+                call()
+            sample = (perf_counter() - start) / counts[k]
             spent[k] += sample * (counts[k] + 1)
             times[k].append(sample)
             if threads > 1 and candidates[k].spins:
@@ -150,14 +155,6 @@ def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[f
         if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
             break
     return times
-
-
-def _time_of(call: Callable[[], Any], count: int) -> float:
-    _warm_up(call)
-    start = perf_counter()
-    for _ in range(count):
-        call()
-    return (perf_counter() - start) / count
 
 
 def _warm_up(call: Callable[[], Any]) -> float:

@@ -244,6 +244,7 @@ def sums_of(desc: MemoryDesc, mask: int, threads: int) -> Callable[[int], Array]
 
     Sums are over the dims outside the mask, and for padded indices of the others.
     """
+    # the job has addresses of its arrays
     reduction = _reductions()(desc, mask, threads)
     interpreter = compiled_interpreter("interpreter of sums of 8-bit elements", _load_reduction)
     job = make_job(interpreter, address_of(reduction.program), reduction.partition)

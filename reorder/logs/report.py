@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from operator import index as to_int
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
@@ -24,6 +23,7 @@ from reorder.logs.reorders import (
     times_of,
 )
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
+from reorder.threads import checked_count
 
 # the least share of the time that deserves a warning
 _MATTERS = 0.01
@@ -219,14 +219,7 @@ def _runs(
 
 def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
     """Return as many equal runs as a caller says; None if it is one."""
-    try:
-        runs = to_int(given)
-    except TypeError:
-        runs = 0
-    if runs < 1:
-        raise MemdescError(
-            f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
-        )
+    runs = checked_count("runs", given)
     found = find_runs(keys, runs) if runs > 1 else None
     if found is None and runs > 1:
         msg = f"the {len(keys)} executions of the log do not hold {runs} equal runs"

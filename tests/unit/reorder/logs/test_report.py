@@ -115,7 +115,7 @@ def test_the_number_of_runs_must_fit_the_log() -> None:
     given: Any
     for words, given, steady, says in (
         (model, 5, False, r"do not hold 5 equal runs; 8 executions .* 6 times"),
-        *((model, each, False, "give how many times the model ran") for each in (0, -1, "3")),
+        *((model, each, False, "runs must be an integer of 1 or more") for each in (0, -1, "3")),
         (model, 1, True, "one run has no steady state"),
         (equal, None, True, "equal runs of the model, or equal layers; say how"),
     ):
