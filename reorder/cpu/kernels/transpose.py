@@ -122,7 +122,7 @@ def emit_transposed(move: Transposition) -> None:
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    if elements.bits == PERMUTED_BITS and permutes_lines():
+    if elements.bits in PERMUTED_BITS and permutes_lines():
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
@@ -468,12 +468,12 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
 # to a line, has all first parts, then all next parts, so one instruction permutes its bytes.
 
 _PERMUTE, _LINE = "llvm.x86.avx512.permvar.qi.512", ir.VectorType(BYTE, LINE_NBYTES)
-_PERMUTED = _TileShape(LINE_BITS // PERMUTED_BITS, LINE_BITS // PERMUTED_BITS)
 
 
 def _emit_permuted(move: Transposition) -> None:
     """Move tiles whose rows are permuted when loaded, or whose columns when stored."""
-    elements, head, (height, width) = move.elements, move.head, _PERMUTED
+    elements, head = move.elements, move.head
+    height, width = shape = _TileShape(*[LINE_BITS // elements.bits] * 2)
     picks = (move.row_table + head.rows * WORD_NBYTES).load_at(_LINE)
 
     def permuted(line: Value) -> Value:
@@ -488,7 +488,7 @@ def _emit_permuted(move: Transposition) -> None:
                     first = minimum(next_row, head.rows - height)
                     starts = [part.row(first + k) for k in range(height)]
                     lines = (permuted(elements.load_masked(start, mask)) for start in starts)
-                    for k, column in _columns(elements, lines, _PERMUTED):
+                    for k, column in _columns(elements, lines, shape):
                         with when(head.columns > k):
                             elements.store_lines(column, part.column(k) + first)
         with columns:
@@ -499,7 +499,7 @@ def _emit_permuted(move: Transposition) -> None:
                     # rows after the last one are not stored
                     starts = [part.row(minimum(head.rows - 1, k)) for k in range(height)]
                     lines = (elements.load_vector(start + first, width) for start in starts)
-                    for k, column in _columns(elements, lines, _PERMUTED):
+                    for k, column in _columns(elements, lines, shape):
                         elements.store_masked(permuted(column), part.column(first + k), mask)
 
 

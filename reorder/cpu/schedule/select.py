@@ -72,6 +72,8 @@ class Permutation(NamedTuple):
 
     # 0: of rows that are loaded from src, 1: of columns before they are stored to dst
     side: int
+    # bits of an element
+    bits: int
     # from which byte each one comes
     picks: tuple[int, ...]
 
@@ -321,45 +323,59 @@ def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
     return ScheduledBox(box, element_stride, kernel, outer, rows or (_ONE_STEP,), (run,))
 
 
-# Bits of the parts of permuted elements, bits of these, and rows or columns of a tile of them.
-_PART_BITS, PERMUTED_BITS = (8, 16), 32
-_PERMUTED_ROWS = LINE_BITS // PERMUTED_BITS
+# Bits of the parts of permuted elements, and of these elements.
+PART_BITS, PERMUTED_BITS = (8, 16), (32, 64)
 
 
 def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
-    """Select the transposition of 32-bit elements that are pairs or quads on one side only.
+    """Select the transposition of 32- or 64-bit elements whose parts are in another order in src.
 
-    On the other side a row of them, up to a line, has the first parts of all, then their second
-    parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps. Returns None for
-    other boxes, and if the processor cannot permute the bytes of a line.
+    On one side a row of elements, up to a line, has the first parts of all, then their second
+    parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps; or each element has
+    parts along two dims, as `ABcd8a16b2a` beside that. Returns None for other boxes, and if the
+    processor cannot permute the bytes of a line.
     """
     is_whole = all(node.valid == node.extent for node in box.nodes)
-    if bits not in _PART_BITS or not is_whole or box.indirect or not permutes_lines():
+    if bits not in PART_BITS or not is_whole or box.indirect or not permutes_lines():
         return None
-    count, nbytes = PERMUTED_BITS // bits, bits // BYTE_BITS
     for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
-        length = run.extent
-        is_part = part.extent == count and part.strides[1 - side] == 1
-        is_row = part.strides[side] == length <= _PERMUTED_ROWS and run.strides[side] == 1
-        # tiles of a power of two of narrow rows are as fast
-        if not (is_part and is_row) or (side == 1 and length & (length - 1) == 0):
-            continue
-        row = run._replace(
-            strides=(count, run.strides[1]) if side == 0 else (run.strides[0], count)
-        )
-        others = tuple(node for node in box.nodes if node not in (part, run))
-        group = _contiguous_group(others, 1 - side, count)
-        outer = tuple(node for node in others if node not in group)
-        if size_of(group) < _PERMUTED_ROWS:
-            continue
-        columns, rows = ((row,), group) if side == 0 else (group, (row,))
-        nodes = (*outer, *(node for node in others if node in group), row)
-        extents = (length, count) if side == 0 else (count, length)
-        parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
-        picks = tuple(nbytes * at + k for at in parts for k in range(nbytes))
-        found = ScheduledBox(box._replace(nodes=nodes), count, TRANSPOSED, outer, rows, columns)
-        return found._replace(permutation=Permutation(side, picks))
+        if part.strides[1 - side] == run.strides[side] == 1 and part.strides[side] == run.extent:
+            found = _permuted(box, bits, side, (part, run))
+            if found:
+                return found
     return None
+
+
+def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> ScheduledBox | None:
+    """Select it by two loops: contiguous on a side, and the first one on the other side too."""
+    part, run = pair
+    count, length = part.extent, run.extent
+    others = tuple(node for node in box.nodes if node not in pair)
+    extents = (length, count) if side == 0 else (count, length)
+    parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
+    row: tuple[Node, ...] = ()
+    if run.strides[1 - side] == count and count * length * bits in PERMUTED_BITS:
+        width, count = count * length * bits, count * length
+        columns, rows = _transposed_groups(others, count)
+        few, many = (columns, rows) if side == 0 else (rows, columns)
+        parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
+    else:
+        width = count * bits
+        # on the way to rows of a power of two, tiles of narrow elements are as fast
+        if width != PERMUTED_BITS[0] or (side == 1 and length & (length - 1) == 0):
+            return None
+        strides = (count, run.strides[1]) if side == 0 else (run.strides[0], count)
+        few = row = (run._replace(strides=strides),)
+        many = _contiguous_group(others, 1 - side, count)
+    if not (few and size_of(few) <= LINE_BITS // width <= size_of(many)):
+        return None
+    outer = tuple(node for node in others if node not in (*few, *many))
+    nodes = (*outer, *(node for node in others if node not in outer), *row)
+    columns, rows = (few, many) if side == 0 else (many, few)
+    found = ScheduledBox(box._replace(nodes=nodes), count, TRANSPOSED, outer, rows, columns)
+    nbytes = bits // BYTE_BITS
+    picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
+    return found._replace(permutation=Permutation(side, width, picks))
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

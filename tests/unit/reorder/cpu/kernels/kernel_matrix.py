@@ -147,16 +147,18 @@ def strided(bits: int) -> set[str]:
 
 
 def permuted(bits: int) -> set[str]:
-    """Transpose blocks of pairs or quads, rows of which are permuted: up to a line and beyond."""
+    """Transpose blocks of pairs or quads whose parts are in another order on one side."""
     count, kernels = 32 // bits, set()
     for n, (a, b) in product(range(1, 18), ((16, 8), (12, 8), (16, 16))):
-        for dims in ((2 * a, 2 * b, n), (2 * a - 1, 2 * b - 3, n)):
-            plain, blocked = (
-                memory_desc(dims, DTYPES[bits], tag)
-                for tag in ("abc", f"ABc{b // count}b{a}a{count}b")
-            )
-            kernels |= _check(plain, blocked, at_end=n % 2 == 0)
-            kernels |= _check(blocked, plain, at_end=n % 2 == 1)
+        # rows of up to a line and beyond; elements with parts along two dims
+        for dims, tag in product(
+            ((2 * a, 2 * b, n), (2 * a - 1, 2 * b - 3, n)), ("abc", "ABc8a16b2a", "ABc16a8b2a")
+        ):
+            src = memory_desc(dims, DTYPES[bits], tag)
+            pairs = f"ABc{b // count}b{a}a{count}b" if tag == "abc" else f"ABc8b{a}a2b"
+            dst = memory_desc(dims, DTYPES[bits], pairs)
+            kernels |= _check(src, dst, at_end=n % 2 == 0)
+            kernels |= _check(dst, src, at_end=n % 2 == 1)
     return kernels
 
 

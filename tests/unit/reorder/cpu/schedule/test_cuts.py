@@ -444,6 +444,10 @@ def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int
         ("bf16 abcd ABcd8b16a2b 64x32x3x3", (128, 9)),
         ("s8 abcd ABcd4b16a4b 64x32x4x4", (64, 16)),
         ("bf16 ABcd8b16a2b abcd 64x32x3x3", (9, 128)),
+        # pairs along both dims
+        ("bf16 ABcd8b16a2b ABcd8a16b2a 64x32x3x3", (8, 8)),
+        ("s8 ABcd16b32a2b ABcd16a32b2a 64x32x3x3", (16, 16)),
+        ("s8 ABcd8b16a2b ABcd8a16b2a 64x32x3x3", None),
         # a line and a part of one; a whole tile of narrow rows; too few rows; no pairs, or too wide
         ("s8 abc ABc4b16a4b 64x32x17", None),
         ("bf16 ABcd8b16a2b abcd 64x32x4x2", None),
@@ -463,7 +467,7 @@ def test_rows_of_pairs_and_quads_are_permuted_up_to_a_line(
     if found:
         assert found.permutation is not None
         assert sorted(found.permutation.picks) == [*range(len(found.permutation.picks))]
-        assert 32 // bits * size_of(found.box.nodes) == box.size
+        assert found.permutation.bits // bits * size_of(found.box.nodes) == box.size
 
 
 @pytest.mark.parametrize(
