@@ -8,6 +8,7 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES
@@ -34,7 +35,7 @@ class Stored(NamedTuple):
     desc: MemoryDesc | RecordDesc | None
     # whether that is more than the type and the shape say
     is_described: bool
-    read: Callable[[], bytes]
+    read: Callable[[], bytes | NDArray[np.uint8]]
 
     @property
     def element(self) -> str:
@@ -163,7 +164,7 @@ class _Search(NamedTuple):
                 known[option] = stored.element if stored.element in legal[option] else stored.kind
             if callable(part.shows):
                 with about(str(stored)):
-                    known |= part.shows(stored.read())
+                    known |= part.shows(bytes(stored.read()))
             elif part.shows:
                 known |= dict(zip(part.shows, _numbers(stored, len(part.shows)), strict=True))
         return known
@@ -243,7 +244,7 @@ class _Search(NamedTuple):
                 raise MemdescError(f"{who!r} {problem}, so it does not fit {desc!r}")
         for constant in desc.constants:
             held = self.stored[constant.tensor]
-            if constant.tensor not in self.scheme.data and held.read() != constant.data:
+            if constant.tensor not in self.scheme.data and bytes(held.read()) != constant.data:
                 raise MemdescError(
                     f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
                 )

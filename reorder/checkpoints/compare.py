@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import combinations
-from math import prod
+from math import isqrt, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -203,7 +203,7 @@ def contents_of(
         name
         for found in models
         for each in found.weights
-        if not each.is_known
+        if not each.tensors
         for name in each.names
     }
     left, right = (dict(_contents(each, unknown)) for each in models)
@@ -495,7 +495,9 @@ def _causes(parts: list[_Part]) -> Iterator[tuple[str, Callable[[_Part], bool]]]
     for pair in combinations(extents, 2):
         yield f"dims {pair[0]} and {pair[1]} are transposed", partial(_is_transposed, pair)
     for dim, extent in extents.items():
-        for size in _even_divisors(extent):
+        divisors = (k for k in range(1, isqrt(extent) + 1) if not extent % k)
+        sizes = {each for k in divisors for each in (k, extent // k) if not each % 2}
+        for size in sorted(sizes, reverse=True):
             of = f"dim {dim}" if size == extent else f"each {size} along dim {dim}"
             # two rows are in one order only
             for text in [*_ORDERS][: None if size > 2 else 1]:  # noqa: PLR2004
@@ -505,12 +507,6 @@ def _causes(parts: list[_Part]) -> Iterator[tuple[str, Callable[[_Part], bool]]]
             yield f"the bytes of each {word} are reversed", partial(_is_reversed, word, 0)
         each = f"{word} bytes" if word > 1 else "byte"
         yield f"the nibbles of each {each} are reversed", partial(_is_reversed, word, 4)
-
-
-def _even_divisors(extent: int) -> list[int]:
-    counts = range(1, int(extent**0.5) + 1)
-    found = {each for k in counts if not extent % k for each in (k, extent // k)}
-    return sorted((each for each in found if not each % 2), reverse=True)
 
 
 def _pieces(count: int, nbytes: int, first: int = _FIRST) -> Iterator[slice]:

@@ -18,9 +18,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import comb
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import about, short_repr
@@ -28,12 +30,10 @@ from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.experts import block_of, stacked_name
+from reorder.checkpoints.formats.entry import read_json
 from reorder.disk import read_if_exists
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Json = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 CONFIG = "config.json"
 # the section of config.json, and what older versions of compressed-tensors call it
@@ -41,13 +41,11 @@ KEY, _OLD_KEY = "quantization_config", "compression_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX, _MLX_OPTIONS = "quantization", "mlx", ("group_size", "bits")
 # files of earlier versions and other programs -> the method that they mean if they name none
-OLD_CONFIGS: Mapping[str, str] = MappingProxyType(
-    {
-        "quantize_config.json": "gptq",
-        "quant_config.json": "awq",
-        "hf_quant_config.json": "modelopt",
-    }
-)
+OLD_CONFIGS: Mapping[str, str] = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "hf_quant_config.json": "modelopt",
+}
 # the object of ModelOpt's own file that has what config.json has at its top
 _INSIDE = "quantization"
 # the most bytes of a config file
@@ -60,6 +58,8 @@ IGNORED, OUTPUT = "modules_to_not_convert", "lm_head"
 _GROUP, _ACT_ORDER, IS_SYMMETRIC = "group_size", "act_order", "is_symmetric"
 # the prefix of regular expressions for names; a target of compressed-tensors for all experts
 _PATTERN, _EXPERTS = "re:", r"re:.*\.experts\.[0-9]+\..*"
+# one for all layers whose names end so
+_BY_END = rf"{_PATTERN}(.*\.)?{{}}$"
 # the rows and columns of the blocks of schemes without the option
 _BLOCK = 128
 
@@ -160,9 +160,12 @@ def _named(form: str) -> list[str]:
 def _read(form: str, value: Any) -> Json | None:
     """Return the options that the value of a key means; None if the key may not have it."""
     for each, options in _values(form):
-        if _is_same(each, value):
+        # programs write words such as GEMM in either case
+        one, other = (x.casefold() if isinstance(x, str) else x for x in (each, value))
+        if type(one) is type(other) and one == other:
             return options
-    if value is None and _says_option(form):  # the tensors show an option that is left out
+    # a key that says what a scheme is like, not which it is: the tensors show what null leaves open
+    if value is None and "[" not in form and ("<" in form or ":" in form):
         return _NOTHING
     names = _named(form)
     if "<" in form and type(value) is int and (value > 0 or value == -1):
@@ -175,11 +178,6 @@ def _read(form: str, value: Any) -> Json | None:
     return dict(zip(names, both, strict=True))
 
 
-def _says_option(form: str) -> bool:
-    """Whether a key says what a scheme is like, not which it is; null then leaves that open."""
-    return "[" not in form and ("<" in form or ":" in form)
-
-
 def _written(form: str, options: Json) -> Any:
     """Return the value that means options; the first one if they do not say which."""
     names = _named(form)
@@ -189,13 +187,6 @@ def _written(form: str, options: Json) -> Any:
         return [*block_sizes(names[0], options.get(names[0], _BLOCK))]
     fitting = [each for each, meant in _values(form) if meant.items() <= options.items()]
     return [options[each] for each in names] or [*fitting, _values(form)[0][0]][0]
-
-
-def _is_same(wanted: Any, value: Any) -> bool:
-    """Whether two JSON values are equal; programs write words such as GEMM in either case."""
-    if isinstance(wanted, str) and isinstance(value, str):
-        return wanted.casefold() == value.casefold()
-    return type(value) is type(wanted) and bool(value == wanted)
 
 
 class Row(NamedTuple):
@@ -233,12 +224,9 @@ class Row(NamedTuple):
             found = _read(form, value)
             if found is None:
                 shown = f"{key} is {'missing' if value is None else short_repr(value)}"
-                numbers = {"<": "a positive integer", "[": "two positive integers"}
                 words = ("null" if each is None else str(each) for each, _ in _values(form))
-                wanted = next(
-                    (x for mark, x in numbers.items() if mark in form), " or ".join(words)
-                )
-                return shown, wanted
+                numbers = {"<": "a positive integer", "[": "two positive integers"}
+                return shown, numbers.get(form[0], " or ".join(words))
             # older files do not have all keys, so they say nothing by that
             options |= _NOTHING if value is None and file in OLD_CONFIGS else found
         return options
@@ -328,8 +316,11 @@ class Method(NamedTuple):
     ends: str = ""
     # whether loaders compare whole names with such a list
     is_exact: bool = False
-    # whether the first expression that matches a layer applies, or the first one in sorted order
-    in_order: bool = False
+    # The key of an object that says something of groups of layers: by expressions, of which the
+    # first that matches a layer applies; by targets; or by names, perhaps in the section itself.
+    groups: str = ""
+    # whether such expressions, instead of a list, say which layers are not quantised
+    is_ruled: bool = False
     # the keys of config.json that have the section; several only if it does not name the method
     keys: tuple[str, ...] = (KEY,)
     # other names of its keys
@@ -338,13 +329,13 @@ class Method(NamedTuple):
     kept: tuple[str, ...] = ()
 
 
-_AWQ, _GPTQ, _COMPRESSED, _MODELOPT = "awq", "gptq", "compressed-tensors", "modelopt"
+_RULES, _GROUPED, _LAYERS, _TOP = "dynamic", "config_groups", "quantized_layers", "."
 _METHODS: Mapping[str, Method] = {
     # transformers looks for a name of this list at the end of a layer's, even within a word; the
     # other names of keys are of AutoAWQ's own file, and of GPTQModel
-    _AWQ: Method(
+    "awq": Method(
         ends=".{}",
-        in_order=True,
+        groups=_RULES,
         aliases={
             "w_bit": "bits",
             "q_group_size": "group_size",
@@ -352,17 +343,22 @@ _METHODS: Mapping[str, Method] = {
             "checkpoint_format": "version",
         },
     ),
-    _GPTQ: Method(in_order=True, aliases={"format": "checkpoint_format"}),
+    # its loader replaces all layers in the repeated blocks
+    "gptq": Method(groups=_RULES, is_ruled=True, aliases={"format": "checkpoint_format"}),
     # vLLM reads the second key first
     "fp8": Method((IGNORED, "ignored_layers")),
-    _COMPRESSED: Method(
-        ("ignore",), rf"{_PATTERN}(.*\.)?{{}}$", is_exact=True, kept=("kv_cache_scheme",)
+    "compressed-tensors": Method(
+        ("ignore",),
+        _BY_END,
+        is_exact=True,
+        groups=_GROUPED,
+        kept=("kv_cache_scheme",),
     ),
-    _MODELOPT: Method(("ignore", "exclude_modules")),
+    "modelopt": Method(("ignore", "exclude_modules"), groups=_LAYERS),
     "bitsandbytes": Method(("llm_int8_skip_modules",)),
     "hqq": Method(("skip_modules",)),
     # layers are found by their names first, then by their tensors; its loader reads the first key
-    _MLX: Method((), is_exact=True, keys=(_MLX_KEY, KEY)),
+    _MLX: Method((), is_exact=True, groups=_TOP, keys=(_MLX_KEY, KEY)),
 }
 
 
@@ -376,32 +372,25 @@ def is_inner(name: str) -> bool:
     return any(word.isdecimal() for word in name.split("."))
 
 
-def _groups(method: str, section: Json) -> Iterator[tuple[Sequence[str] | None, Json | None]]:
+def _groups(how: Method, section: Json) -> Iterator[tuple[Sequence[str] | None, Json | None]]:
     """Yield names of layers, or None for all others, and their keys, or None for plain layers."""
     is_whole = True
-    if method in (_AWQ, _GPTQ):
-        # GPTQModel names layers by expressions
-        for key, own in _object(section, "dynamic").items():
-            held = {**section, **own} if isinstance(own, dict) else section
+    named: Json = section if how.groups == _TOP else _value(section, how.groups, dict)
+    for key, own in named.items():
+        if how.groups == _RULES:
+            keys = {**section, **(own if isinstance(own, dict) else {})}
             text = key.removeprefix("-:").removeprefix("+:")
-            yield (f"{_PATTERN}{text}",), None if key.startswith("-:") else held
-    elif method == _COMPRESSED:
-        for group in _object(section, "config_groups").values():
+            yield (f"{_PATTERN}{text}",), None if key.startswith("-:") else keys
+        elif how.groups == _GROUPED:
             # the name of a preset has only the targets, and its form is not read
-            own = group if isinstance(group, dict) else {"targets": group}
-            if own.get("weights", own) is not None:
+            group = own if isinstance(own, dict) else {"targets": own}
+            if group.get("weights", group) is not None:
                 is_whole = False
-                form = own.get("format") or section.get("format")
-                yield _names(own, "targets"), {"format": form, **_object(own, "weights")}
-    elif method == _MODELOPT:
-        named = _object(section, "quantized_layers").items()
-        found = [((name,), own) for name, own in named if isinstance(own, dict)]
-        is_whole = not found
-        yield from found
-    elif method == _MLX:
-        for name, own in section.items():
-            if own is False or isinstance(own, dict):
-                yield (name,), own if isinstance(own, dict) else None
+                form = {"format": group.get("format") or section.get("format")}
+                yield _value(group, "targets", list), form | _value(group, "weights", dict)
+        elif isinstance(own, dict) or (own is False and how.groups == _TOP):
+            is_whole = how.groups == _TOP
+            yield (key,), own if isinstance(own, dict) else None
     if is_whole:
         yield None, section
 
@@ -418,32 +407,20 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
         key = json.dumps((row.method, keys), sort_keys=True)
         found.setdefault(key, (row.method, keys, []))[2].append(name)
     made, *others = dict.fromkeys(each for each, _, _ in found.values())
+    # the kind of most layers first
     parts = sorted(((names, keys) for _, keys, names in found.values()), key=lambda x: -len(x[0]))
-    joined = None if others else _joined(made, parts, layers)
-    if joined is None:
+    how, (_, usual), rules = method_of(made), parts[0], dict[str, Any]()
+    for names, each in () if how.groups == _GROUPED else parts[1:]:
+        own = {key: value for key, value in each.items() if value != usual.get(key)}
+        others += [] if how.is_ruled and own.keys() <= {"bits", "group_size", "sym"} else [made]
+        rules |= {f"+:^{re.escape(name)}$": own for name in names}
+    if others:
         return None
-    how = method_of(made)
+    joined = _config_groups(parts, layers) if how.groups == _GROUPED else usual
     named = {"quant_method": made} if len(how.keys) == 1 else {}
     kept = {key: before[key] for key in how.kept if key in before and old == made}
-    return dict.fromkeys(how.keys, without_plain(made, {**named, **kept, **joined}, layers))
-
-
-def _joined(
-    method: str, parts: Sequence[tuple[Sequence[str], Json]], layers: Layers
-) -> Json | None:
-    """Return what declares layers by keys, those with the most layers first; None if nothing."""
-    (_, usual), *others = parts
-    if method == _COMPRESSED:
-        return _config_groups(parts, layers)
-    if method != _GPTQ:
-        return None if others else usual
-    rules: dict[str, Any] = {}
-    for names, keys in others:
-        own = {key: value for key, value in keys.items() if value != usual.get(key)}
-        if not own.keys() <= {"bits", "group_size", "sym"}:
-            return None
-        rules |= {f"+:^{re.escape(name)}$": own for name in names}
-    return {**usual, "dynamic": rules} if rules else usual
+    section = {**named, **kept, **joined, **({_RULES: rules} if rules else {})}
+    return dict.fromkeys(how.keys, without_plain(made, section, layers))
 
 
 def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
@@ -457,12 +434,10 @@ def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) 
         if owner and expert:
             raise MemdescError(
                 f"{owner} and {expert} have different formats, and transformers decodes all "
-                "experts of a model as the first group of config.json with experts says; --to "
-                "bf16 and --to f16 decode any"
+                "experts as the first group with experts says; --to bf16 and --to f16 decode any"
             )
         owner = owner or expert
-        targets = layers.listed(others, method_of(_COMPRESSED).ends)
-        targets += [_EXPERTS] if expert else []
+        targets = layers.listed(others, _BY_END) + ([_EXPERTS] if expert else [])
         groups[f"group_{k}"] = {
             "targets": targets if len(parts) > 1 else ["Linear"],
             "weights": {key: value for key, value in keys.items() if key != "format"},
@@ -481,21 +456,19 @@ def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) 
 def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
     """Return a section that says which layers are not quantised."""
     how, plain, made = method_of(method), layers.plain, dict(section)
-    if method == _MLX:
+    if how.groups == _TOP:
         return made | {name: False for name in plain if name in section}
-    if method == _GPTQ:
-        # its loader replaces all layers in the repeated blocks
+    if how.is_ruled:
         rules: Json = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-        if rules:
-            made["dynamic"] = {**rules, **(section.get("dynamic") or {})}
+        made |= {_RULES: {**rules, **(section.get(_RULES) or {})}} if rules else {}
     else:
-        if own := _object(section, "quantized_layers"):
-            made["quantized_layers"] = {name: own[name] for name in own if name not in plain}
+        if own := _value(section, _LAYERS, dict):
+            made[_LAYERS] = {name: own[name] for name in own if name not in plain}
         names = layers.listed(plain, how.ends)
         for key in [key for key in how.lists if key in section] or how.lists[:1]:
             made[key] = [*dict.fromkeys([*(section.get(key) or []), *names])]
     is_plain = OUTPUT in plain
-    if method in (_AWQ, _GPTQ) and (section.get(OUTPUT) or not is_plain):
+    if how.groups == _RULES and (section.get(OUTPUT) or not is_plain):
         made[OUTPUT] = not is_plain  # loaders assume that the output layer is not quantised
     return made
 
@@ -554,14 +527,9 @@ class Declared(NamedTuple):
     # the layers that each file says are not quantised
     ignored: tuple[_Targets, ...] = ()
 
-    @property
-    def all(self) -> list[Said]:
-        """All that it says, the usual first."""
-        named = (each for said in self.targets.said.values() for each in said)
-        return [*{repr(each): each for each in (*self.rest, *named)}.values()]
-
     def __str__(self) -> str:
-        return f"{self.file} declares {' and '.join(map(str, self.all))}"
+        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.said.values())))
+        return f"{self.file} declares {' and '.join(said)}"
 
     def at(self, layer: str) -> tuple[Said, ...]:
         """Return what is said about a layer, by its name, an expression, or the usual for a class.
@@ -587,11 +555,6 @@ class Declared(NamedTuple):
         names = ", ".join(self.targets.said) or "no layers"
         reason = f"{self.file} declares {names}, none of which is {layer}"
         return tuple(classes) or (Said(self.file, None, reason=reason, is_unlisted=True),)
-
-    def named(self, layer: str) -> Said | None:
-        """Return what is said about a layer by its name; None if it is not named. Fails as `at`."""
-        said = self.at(layer)[0]
-        return None if said.is_ignored or self.targets.find(layer) is None else said
 
     def agrees(self, other: Declared) -> bool:
         """Whether another file says the same, as far as it says something."""
@@ -621,9 +584,8 @@ def _compiled(text: str) -> re.Pattern[str]:
         raise MemdescError(f"{short_repr(text)} is not a regular expression: {error}") from None
     # comments, and spaces of (?x), may stand between a group and its repeat
     if re.search(r"\)[*+{]|\(\?[^:=!]", text):
-        raise MemdescError(
-            f"{short_repr(text)} repeats a group, or has one with flags or a name; list names"
-        )
+        why = "repeats a group, or has one with flags or a name; list names"
+        raise MemdescError(f"{short_repr(text)} {why}")
     return found
 
 
@@ -639,10 +601,8 @@ def matches_pattern(text: str, name: str) -> bool:
     repeats = sum(map(text.count, "*+?{")) - text.count("(?")
     steps = comb(len(name) + repeats, repeats) << text.count("|")
     if steps > _MAX_STEPS:
-        raise MemdescError(
-            f"{short_repr(text)} could take 2**{steps.bit_length()} steps to compare with a name "
-            f"of {len(name)} letters; write it with fewer repeats and alternatives"
-        )
+        many = f"2**{steps.bit_length()} steps to compare with a name of {len(name)} letters"
+        raise MemdescError(f"{short_repr(text)} could take {many}; write it with fewer repeats")
     return found.match(name) is not None
 
 
@@ -677,10 +637,8 @@ class Configs:
         found = [declared_by(file, section) for file, section in self.sections]
         for other in found[1:]:
             if not found[0].agrees(other):
-                raise MemdescError(
-                    f"in {str(self.folder)!r} {found[0]}, and {other}; correct the one that is "
-                    "wrong"
-                )
+                said = f"{found[0]}, and {other}; correct the one that is wrong"
+                raise MemdescError(f"in {str(self.folder)!r} {said}")
         ignored = tuple(each for one in found for each in one.ignored)
         return found[0]._replace(ignored=ignored) if found else None
 
@@ -689,11 +647,13 @@ class Configs:
         for file, section in self.sections:
             for key, (what, plain) in _CHANGES.items():
                 value = section.get(key)
-                if is_set(value, plain):
+                held = value.get("format") if isinstance(value, dict) else value
+                # not null, false or empty, nor one that changes nothing
+                parts = value.values() if isinstance(value, dict) else [value]
+                if any(parts) and held not in plain:
                     raise MemdescError(
-                        f"{file} says {key} {value!r}, which {what}; no conversion keeps that, so "
-                        "the output would compute something else: convert it with the program that "
-                        f"made it, or remove {key} if it is wrong"
+                        f"{file} says {key} {value!r}, which {what}, and no conversion keeps that: "
+                        f"convert it with the program that made it, or remove {key} if it is wrong"
                     )
 
     def refuse_unknown(self) -> None:
@@ -703,8 +663,7 @@ class Configs:
                 what = short_repr(section.get("quant_method", section))
                 raise MemdescError(
                     f"{file} declares quantised weights, by {what}, but no tensors have the names "
-                    "of a known format; convert the model with the program that made it, or "
-                    f"correct {file} if its weights are plain floats"
+                    f"of a known format; correct {file} if its weights are plain floats"
                 )
 
 
@@ -719,13 +678,6 @@ _CHANGES: Mapping[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-def is_set(value: Any, plain: tuple[Any, ...] = ()) -> bool:
-    """Whether a value says something: not null, false, empty, or one that changes nothing."""
-    if isinstance(value, dict):
-        return any(value.values()) and value.get("format") not in plain
-    return bool(value) and value not in plain
-
-
 def says_symmetric(section: Json) -> bool:
     """Whether a section of GPTQ or AWQ says that all zero points, which are stored, are the middle.
 
@@ -737,11 +689,8 @@ def says_symmetric(section: Json) -> bool:
 
 def read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the object of a config file, and those in it that have a section, or else itself."""
-    try:
-        config = json.loads(text)
-        holders = [*_holders(config)] or [config]
-    except (ValueError, RecursionError) as error:
-        raise MemdescError(f"it is not JSON: {error}") from None
+    config = read_json(text, "it is not JSON", "utf-8-sig")
+    holders = [*_holders(config)] or [config]
     sections = [x for held in holders if isinstance(held, dict) for x in sections_of(held).values()]
     for each in (config, *sections):
         if not isinstance(each, dict):
@@ -752,11 +701,13 @@ def read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def _holders(config: Any) -> Iterator[dict[str, Any]]:
     """Yield the objects in a config that have a section: the whole, or one like text_config."""
-    if isinstance(config, dict):
-        if any(sections_of(config)):
-            yield config
-        for part in config.values():
-            yield from _holders(part)
+    left = [config]
+    while left:
+        held = left.pop()
+        if isinstance(held, dict):
+            left += reversed(held.values())
+            if any(sections_of(held)):
+                yield held
 
 
 def sections_of(config: Json) -> dict[str, Any]:
@@ -777,18 +728,18 @@ def method_in(section: Json) -> str:
 def declared_by(file: str, section: Json) -> Declared:
     """Return what a section of a file declares. Fails if a value has the wrong type."""
     with about(file):
-        _value(section, "quant_method", str, "a string")
+        _value(section, "quant_method", str)
         name = method_in(section)
         how = method_of(name)
         keys = _renamed(section, how.aliases)
-        groups = [*_groups(name, keys)]
-        listed = [text for key in how.lists for text in _names(keys, key)]
+        groups = [*_groups(how, keys)]
+        listed = [text for key in how.lists for text in _value(keys, key, list)]
     rest, said = tuple[Said, ...](), dict[str, tuple[Said, ...]]()
     for names, own in groups:
         found = () if own is None else _said(file, name, own)
         said |= dict.fromkeys(names or (), found)
         rest = found if names is None else rest
-    targets = said if how.in_order else dict(sorted(said.items()))
+    targets = said if how.groups == _RULES else dict(sorted(said.items()))
     ignored = _Targets(file, dict.fromkeys(listed, ()), how.is_exact)
     return Declared(file, rest, _Targets(file, targets), (ignored,))
 
@@ -801,28 +752,18 @@ def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
         if held is None:
             found[key] = value
         elif value is not None and str(held).lower() != str(value).lower():
-            raise MemdescError(
-                f"{key} is {short_repr(held)}, but {other} is {short_repr(value)}; correct the one "
-                "that is wrong"
-            )
+            one, two = f"{key} is {short_repr(held)}", f"{other} is {short_repr(value)}"
+            raise MemdescError(f"{one}, but {two}; correct the one that is wrong")
     return found
 
 
-def _value(section: Json, key: str, kind: type, what: str) -> Any:
-    """Return the value of a key, or None if it is left out. Fails if it is of another type."""
-    found = section.get(key)
-    has_kind = isinstance(found, kind)
-    if found is not None and not (has_kind and (kind is not list or {*map(type, found)} <= {str})):
+def _value(section: Json, key: str, kind: type[Any]) -> Any:
+    """Return the value of a key; empty if it is left out. Fails if it is of another type."""
+    found = kind() if section.get(key) is None else section[key]
+    if not isinstance(found, kind) or (kind is list and not {*map(type, found)} <= {str}):
+        what = "an object" if kind is dict else "a list of strings" if kind is list else "a string"
         raise MemdescError(f"{key} must be {what}, not {short_repr(found)}")
     return found
-
-
-def _names(section: Json, key: str) -> list[str]:
-    return _value(section, key, list, "a list of strings") or []
-
-
-def _object(section: Json, key: str) -> dict[str, Any]:
-    return _value(section, key, dict, "an object") or {}
 
 
 def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:

@@ -102,18 +102,14 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     given = as_path(path)
     row = FORMATS[saving_format(given)]
     if isinstance(tensors, Mapping):
-        if not row.has_names:
-            raise MemdescError(
-                f"{str(given)!r}: a {row.ending} holds one tensor without a name; write a "
-                ".safetensors or a .npz"
-            )
+        if row.is_array:
+            raise MemdescError(f"{str(given)!r} holds one tensor without a name; write a .npz")
         named = tensors
     else:
         named = {DEFAULT_NAME: tensors}
     parts = [part for name, value in named.items() for part in _parts_of(name, value)]
     file = plan_file(given, [tensor for tensor, _ in parts], {})
-    file = file.with_data({tensor.name: _buffer(data) for tensor, data in parts})
-    write_file(given, file.write)
+    write_file(given, file.with_data({tensor.name: data.data for tensor, data in parts}).write)
 
 
 def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
@@ -151,66 +147,51 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
         raise MemdescError(
             f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
         )
-    data = padded(memory.data, memory.desc.nbytes)
-    write_file(given, lambda out: out.write(_buffer(data)))
+    write_file(given, lambda out: out.write(padded(memory.data, memory.desc.nbytes).data))
 
 
 def saving_format(path: Path) -> str:
     """Return the format that `save` writes for a name."""
-    for name in _FORMATS:
-        if path.name.endswith(FORMATS[name].ending):
-            return name
-    raise MemdescError(
-        f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
-        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.checkpoints.save_raw "
-        "writes its bytes alone"
-    )
-
-
-def _buffer(data: NDArray[np.uint8]) -> memoryview:
-    return memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+    found = next((name for name in _FORMATS if path.name.endswith(FORMATS[name].ending)), None)
+    if found is None:
+        raise MemdescError(
+            f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, "
+            "which keep a tensor with its descriptor, nor in .npy; --raw or "
+            "reorder.checkpoints.save_raw writes its bytes alone"
+        )
+    return found
 
 
 def _parts_of(name: str, value: Any) -> Parts:
     """Return how a value is stored: its tensors, and the bytes of each."""
     if isinstance(value, Quantized):
-        if not isinstance(value.memory, Memory):
-            raise MemdescError(
-                f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"
-            )
         arrays = {"scales": value.scales, "zero_points": value.zero_points}
         (codes,) = _parts_of(name, value.memory)
         return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
     if isinstance(value, Record):
-        fields = record_fields(value.desc)
-        if record_of(fields) != value.desc:
+        desc, held = value.desc, value.tensors
+        if record_of(record_fields(desc)) != desc:
             raise MemdescError(
-                f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
-                "options, so a file cannot name it; save its tensors"
+                f"{short_repr(name)}, {desc!r}, is not the record of that name and these options, "
+                "so a file cannot name it; save its tensors"
             )
-        is_bare = len(value.tensors) == 1
-        tensors = record_tensors(name, name, value.desc, "safetensors", is_bare=is_bare)
-        return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
-    is_scalar = False
+        tensors = record_tensors(name, name, desc, "safetensors", is_bare=len(held) == 1)
+        return [(tensor, held[role]) for role, tensor in tensors.items()]
+    is_scalar, who = False, short_repr(name)
     if not isinstance(value, Memory):
         # a scalar, as in a state_dict of torch, has dims (1,) here
         with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
             is_scalar = getattr(value, "shape", None) == () and hasattr(value, "reshape")
-        with about(f"{short_repr(name)} cannot be saved"):
+        with about(f"{who} cannot be saved"):
             value = reorder(value.reshape(1) if is_scalar else value, "plain")
         if not isinstance(value, Memory):
-            raise MemdescError(
-                f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
-            )
-    desc = value.desc
-    if desc.has_broadcast:
-        raise MemdescError(
-            f"{short_repr(name)}, {desc!r}, repeats elements, which a stored tensor does not; "
-            "reorder it to 'plain'"
-        )
-    tensor = stored_layout(name, desc)
+            raise MemdescError(f"{who} is on a device; take its .memory()")
+    if value.desc.has_broadcast:
+        said = "repeats elements, which a stored tensor does not; reorder it to 'plain'"
+        raise MemdescError(f"{who}, {value.desc!r}, {said}")
+    tensor = stored_layout(name, value.desc)
     tensor = tensor._replace(shape=()) if is_scalar else tensor
-    return [(tensor, padded(value.data, desc.nbytes))]
+    return [(tensor, padded(value.data, tensor.nbytes))]
 
 
 def quantized_parts(
@@ -255,7 +236,7 @@ def load(
         A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. The axes
         of an array without a descriptor are its logical dims.
     kind : type
-        What it is: `Memory`, `Quantized` or `Record`.
+        What it is and what is returned: `Memory`, `Quantized` or `Record`.
     dtype : str, optional
         What an array holds if its file cannot say so, such as bf16, which numpy saves as void
         elements (``V2``). Nothing is converted, and a file that says another type is refused.
@@ -264,11 +245,6 @@ def load(
         reads the pages that are used. The file must not shrink while the memory lives.
     max_nbytes : int, optional
         As for `load_all`.
-
-    Returns
-    -------
-    Memory, Quantized or Record
-        As `kind` says.
 
     Raises
     ------
@@ -287,17 +263,14 @@ def load(
         ...
     memdesc.errors.MemdescError: '...w.safetensors': it holds a Quantized, not a Memory; read it ...
     """
-    is_strict = kind is not Memory
-    model, items = _items(path, kind, is_strict=is_strict, max_nbytes=max_nbytes, mmap=mmap)
+    model, items = _items(path, kind, kind, max_nbytes=max_nbytes, mmap=mmap)
     only = name_of_only(model.path, items)
     with naming(model.path):
         value = value_of(items[only], dtype)
         if not isinstance(value, kind):
-            found = type(value).__name__
-            raise MemdescError(
-                f"it holds a {found}, not a {kind.__name__}; read it with "
-                f"load(path, reorder.{found})"
-            )
+            found, wanted = type(value).__name__, kind.__name__
+            way = f"read it with load(path, reorder.{found})"
+            raise MemdescError(f"it holds a {found}, not a {wanted}; {way}")
     return value
 
 
@@ -321,7 +294,7 @@ def load_all(
     mmap: bool = False,
     max_nbytes: int | None = None,
 ) -> dict[str, Any]:
-    """Read all tensors of a file by name.
+    """Read all tensors of a file by name, in its order.
 
     Parameters
     ----------
@@ -337,11 +310,6 @@ def load_all(
         The most bytes that all members of a `.npz` together may unpack to, checked before any is
         read. By default 64 times the size of the file, and at least 1 GiB: compressed weights are
         far below that.
-
-    Returns
-    -------
-    dict of str to Memory, Quantized or Record
-        As `kind` says, in the order of the file.
 
     Raises
     ------
@@ -362,8 +330,8 @@ def load_all(
         ...
     memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    is_strict, wanted = kind is not Memory, Memory if kind is None else kind
-    model, items = _items(path, wanted, is_strict=is_strict, max_nbytes=max_nbytes, mmap=mmap)
+    wanted = Memory if kind is None else kind
+    model, items = _items(path, kind, wanted, max_nbytes=max_nbytes, mmap=mmap)
     with naming(model.path):
         values = {name: value_of(item) for name, item in items.items()}
         for name, value in values.items():
@@ -377,28 +345,24 @@ def load_all(
 
 
 def _items(
-    path: Any, kind: object, *, is_strict: bool, **how: Any
+    path: Any, asked: object, kind: object, **how: Any
 ) -> tuple[Model, dict[str, Weight | Entry]]:
     """Return what `load` and `load_all` read, before any value is made."""
     if not any(kind is each for each in (Memory, Quantized, Record)):
-        raise MemdescError(
-            f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
-        )
+        kinds = "reorder.Memory, .Quantized or .Record"
+        raise MemdescError(f"kind must be {kinds}, not {short_repr(kind)}")
     model = read_model(as_path(path), **how)
     with naming(model.path):
-        return model, model.items(is_strict=is_strict)
+        return model, model.items(is_strict=asked is not Memory)
 
 
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     """Return the name of the only tensor of a file."""
     if len(names) == 1:
         return next(iter(names))
-    raise MemdescError(
-        f"{str(path)!r} has {len(names)} tensors: {first_of(names, _SHOWN)}; reorder.load_all "
-        "reads them, and commands take one as FILE:NAME"
-        if names
-        else f"{str(path)!r} has no tensors"
-    )
+    way = "reorder.load_all reads them, and commands take one as FILE:NAME"
+    said = f"{len(names)} tensors: {first_of(names, _SHOWN)}; {way}" if names else "no tensors"
+    raise MemdescError(f"{str(path)!r} has {said}")
 
 
 def read_model(
@@ -419,19 +383,18 @@ def read_model(
 
 def value_of(item: Weight | Entry, dtype: str | None = None) -> Memory | Record | Quantized:
     """Return what a stored tensor holds, or what the tensors of a weight are together."""
-    if not isinstance(item, Weight):
+    if isinstance(item, Entry):
         return held_in(item, dtype)
-    tensors = item.tensors
     if item.desc is not None:
-        return Record(item.desc, {role: entry.read() for role, entry in tensors.items()})
+        return Record(item.desc, {role: entry.read() for role, entry in item.tensors.items()})
     if item.quantized is None:
         raise MemdescError(item.reason)
-    codes = memory_of(tensors["memory"])
-    scales, *given = (_array_of(each) for role, each in tensors.items() if role != "memory")
+    codes, *arrays = item.tensors.values()
+    scales, *given = map(_array_of, arrays)
     points = given[0] if given else np.zeros(scales.shape, np.int32)
     if not item.quantized["axis"]:  # some containers have no scalars
         scales, points = scales.reshape(()), points.reshape(())
-    return Quantized(codes, scales, points, **item.quantized)
+    return Quantized(memory_of(codes), scales, points, **item.quantized)
 
 
 def held_in(entry: Entry, dtype: str | None = None) -> Memory | Record:
@@ -445,10 +408,8 @@ def _array_of(entry: Entry) -> NDArray[Any]:
     memory = memory_of(entry)
     # a descriptor of a scalar has dims (1,)
     if memory.desc != memory_desc(entry.shape or (1,), memory.desc.dtype):
-        raise MemdescError(
-            f"{short_repr(entry.name)}, {memory.desc!r}, is not a row-major array of shape "
-            f"{entry.shape}, as scales and zero points are stored"
-        )
+        wanted = f"a row-major array of shape {entry.shape}, as scales are stored"
+        raise MemdescError(f"{short_repr(entry.name)}, {memory.desc!r}, is not {wanted}")
     return memory.numpy().reshape(entry.shape)
 
 
@@ -466,16 +427,12 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     if entry.desc is None and entry.dtype.startswith("|V"):
         nbytes = np.dtype(entry.dtype).itemsize
         if dtype is None:
-            raise MemdescError(
-                f"{name} holds elements of {nbytes} bytes without a type; say which: "
-                "dtype='bf16', or on the command line --dtype bf16"
-            )
+            way = "say which: dtype='bf16', or on the command line --dtype bf16"
+            raise MemdescError(f"{name} holds elements of {nbytes} bytes without a type; {way}")
         wanted = data_type(dtype)
         if wanted.is_packed or wanted.numpy.itemsize != nbytes:
-            raise MemdescError(
-                f"{name} of {entry.dtype} cannot be read as {wanted}: its elements have "
-                f"{8 * nbytes} bits"
-            )
+            why = f"its elements have {8 * nbytes} bits"
+            raise MemdescError(f"{name} of {entry.dtype} cannot be read as {wanted}: {why}")
         return memory_desc(entry.shape or (1,), wanted)
     desc = entry.known_desc
     if not isinstance(desc, MemoryDesc):
@@ -507,9 +464,9 @@ def other_type(said: str, wanted: DataType, way_out: str | None = None) -> Memde
 
 @immutable
 class StoredTensor(Checked):
-    """A tensor in a checkpoint: its description and, on request, its bytes.
+    """A tensor in a checkpoint, which makes it: its description and, on request, its bytes.
 
-    Made by `Checkpoint`.
+    What reads bytes fails if the checkpoint is closed, or the file has changed.
 
     Parameters
     ----------
@@ -568,12 +525,8 @@ class StoredTensor(Checked):
     def desc(self) -> MemoryDesc | RecordDesc:
         """What the bytes hold, according to the metadata or else to `dtype` and `shape`.
 
-        A scalar has the dims (1,).
-
-        Raises
-        ------
-        MemdescError
-            If no descriptor describes such a tensor; `data` has its bytes.
+        A scalar has the dims (1,). Fails if no descriptor describes such a tensor; `data` has its
+        bytes.
         """
         return self._entry.known_desc
 
@@ -584,34 +537,20 @@ class StoredTensor(Checked):
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes as they are in the file: read-only and mapped, so only used pages are read.
-
-        Raises
-        ------
-        MemdescError
-            If the checkpoint is closed, or the file has changed.
-        """
+        """The bytes as they are in the file: read-only and mapped, so only used pages are read."""
         return self._entry.read()
 
     def memory(self) -> Memory | Record:
         """Return a Memory over the mapped bytes, or a Record if the tensor is block-quantised.
 
-        Bytes that are not aligned for their elements are copied.
-
-        Raises
-        ------
-        MemdescError
-            As for `desc` and `data`.
+        Bytes that are not aligned for their elements are copied. Fails as `desc` and `data` do.
         """
         return held_in(self._entry)
 
     def weight(self) -> Memory | Record | Quantized:
         """Return the weight whose codes it holds, with all its tensors; else the same as `memory`.
 
-        Raises
-        ------
-        MemdescError
-            If nothing says what its codes mean, and as for `desc` and `data`.
+        Fails if nothing says what its codes mean.
         """
         return self._checkpoint.weight(self.name)
 
@@ -619,12 +558,7 @@ class StoredTensor(Checked):
         """Return an array over the logical dims; a block-quantised tensor is decoded.
 
         A plain tensor is a read-only view of the file; others are copies. Codes that are scaled by
-        other tensors are returned as they are stored: see `scaled_by`.
-
-        Raises
-        ------
-        MemdescError
-            As for `desc` and `data`.
+        other tensors are returned as they are stored: see `scaled_by`. Fails as `memory` does.
         """
         held = self.memory()
         if isinstance(held, Record):
@@ -768,7 +702,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Open a checkpoint: read the headers, and map tensors when they are used.
+    """Open a checkpoint, a mapping of names: read headers, and map tensors when they are used.
 
     Reads safetensors (one file, an index of shards, or a model's folder), GGUF, npz, npy and ONNX,
     without the packages of these formats. What headers claim is checked before memory is allocated
@@ -780,11 +714,6 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     ----------
     path : path
         A file, or a folder.
-
-    Returns
-    -------
-    Checkpoint
-        A mapping of names to tensors, each with `desc`, `numpy()` and `memory()`.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import inf, prod
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemdescError
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc, record_desc
@@ -50,7 +50,6 @@ Entries = Mapping[str, Entry]
 
 # names of the tensor that has each input's group, in GPTQ and in compressed-tensors before 0.20
 ORDERS = ("g_idx", "weight_g_idx")
-_DOT = "."
 # bits of codes as floats, and of words of packed codes; wider integers are indices
 _CODE_BITS, _WORD_BITS = 8, 32
 # names of tensors of codes that other tensors have too
@@ -67,8 +66,6 @@ _USUAL = "qweight"
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
-# how many prefixes a message lists
-_SHOWN = 4
 
 
 class Weight(NamedTuple):
@@ -100,17 +97,12 @@ class Weight(NamedTuple):
     @property
     def is_dotted(self) -> bool:
         """Whether a dot precedes the role of the codes; experts in one tensor have no role."""
-        return self.codes.name.startswith(f"{self.prefix}{_DOT}") or not self.prefix
+        return self.codes.name.startswith(f"{self.prefix}.") or not self.prefix
 
     @property
     def quantized(self) -> Mapping[str, Any] | None:
         """The axis and the groups of a saved Quantized, which is not a record."""
         return self.note.get("quantized") if self.note else None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether its numbers are known."""
-        return self.desc is not None or self.quantized is not None
 
     @property
     def order(self) -> Entry | None:
@@ -119,11 +111,9 @@ class Weight(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Entry]:
-        """The entry of each tensor that the numbers need, by its role."""
-        if self.quantized is not None:
-            return dict(self.entries)
-        names = [] if self.desc is None else self.desc.tensors
-        return {name: self.entries[name] for name in names}
+        """The entry of each tensor that the numbers need, by its role; none if it is not known."""
+        needed = self.desc.tensors if self.desc else self.entries if self.quantized else ()
+        return {name: self.entries[name] for name in needed}
 
     @property
     def single(self) -> Weight:
@@ -177,9 +167,8 @@ class Model:
         """What the metadata and the files beside the checkpoint claim."""
         if _COMFYUI in self.container.metadata:
             raise MemdescError(
-                f"the header has {_COMFYUI}, in which ComfyUI says how layers are quantised; it "
-                "may order their scales as a kernel reads them, or rotate the weights, which no "
-                "record here does; decode it with ComfyUI"
+                f"the header has {_COMFYUI}, by which ComfyUI may order scales for a kernel, or "
+                "rotate weights, which no record here does; decode it with ComfyUI"
             )
         return Claims(self.configs.declared)
 
@@ -208,22 +197,19 @@ class Model:
 
         If a weight is something else, `is_strict` refuses that; otherwise its tensors are single.
         """
-        weights: dict[str, Weight] = {}
+        taken, items = dict[str, Weight](), dict[str, Weight | Entry]()
         for found in find_weights(self.entries):
             has_note = found.codes.note is not None
             if not has_note and self.claims.declared is None:
                 continue
             weight = decide(found, Claims()) if has_note else self.decided(found)
-            if weight.is_known:
-                weights |= dict.fromkeys(weight.names, weight)
+            if weight.tensors:
+                taken |= dict.fromkeys(weight.names, weight)
             elif is_strict:
-                raise MemdescError(
-                    f"{weight.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) "
-                    "read its tensors as they are stored"
-                )
-        items: dict[str, Weight | Entry] = {}
+                way = "load_all(path, reorder.Memory) reads its tensors as they are stored"
+                raise MemdescError(f"{weight.reason}; {way}")
         for name, entry in self.entries.items():
-            whole = weights.get(name)
+            whole = taken.get(name)
             if whole is None or whole.codes.name == name:
                 called = name if whole is None else whole.called(whole.prefix)
                 if called in items:
@@ -241,15 +227,15 @@ class Model:
 
     def decided(self, found: Weight) -> Weight:
         """Return a quantised weight with what it is; nothing if tensors are in unread files."""
-        name = found.codes.name
+        name, homes = found.codes.name, self._homes
         if name not in self._known or self._known[name].tensors.items() - found.entries.items():
-            homes = self._homes
             away = [f"{each} is in {homes[each]}, unread" for each in found.names if each in homes]
+            made = found._replace(reason=", ".join(away))
             try:
-                made = found if away else decide(found, self.claims)
+                made = made if away else decide(found, self.claims)
             except MemdescError as error:
-                away = [str(error)]
-            self._known[name] = found._replace(reason=", ".join(away)) if away else made
+                made = found._replace(reason=str(error))
+            self._known[name] = made
         return self._known[name]
 
 
@@ -318,7 +304,7 @@ def find_weights(entries: Entries) -> list[Weight]:
 
 def weight_of(entries: Entries, name: str) -> Weight:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
-    held, dotted, reason = entries[name], f"{_DOT}{name}", ""
+    held, dotted, reason = entries[name], f".{name}", ""
     if held.note is not None:
         try:
             return _as_noted(entries, held)
@@ -334,7 +320,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
         prefix = min(prefix, start, key=len)
         for ending in endings if may_have_codes or is_certain else ():
             # without a prefix, endings are whole names
-            other = entries.get(start + ending if start else ending.removeprefix(_DOT))
+            other = entries.get(start + ending if start else ending.removeprefix("."))
             if other is not None and (codes or is_certain or prod(other.shape) <= most):
                 tensors[other.name] = other
     roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in tensors.items()}
@@ -346,14 +332,12 @@ def weight_of(entries: Entries, name: str) -> Weight:
 
 def _as_noted(entries: Entries, first: Entry) -> Weight:
     """Return the tensors that a note lists, of which this is the first."""
-    note = first.note or {}
+    note, who = first.note or {}, f"the descriptor of {short_repr(first.name)} does not say"
     name, tensors, facts = (note.get(key) for key in ("name", "tensors", "quantized"))
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
     is_joined = listed[:1] == [first.name] and len({*map(repr, listed)}) == len(listed)
     if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
-        raise MemdescError(
-            f"the descriptor of {short_repr(first.name)} does not say which tensors belong to it"
-        )
+        raise MemdescError(f"{who} which tensors belong to it")
     for each in listed:
         if not isinstance(each, str) or each not in entries:
             raise MemdescError(
@@ -364,9 +348,7 @@ def _as_noted(entries: Entries, first: Entry) -> Weight:
     roles = [*QUANTIZED]
     # zero points may all be 0
     if facts is not None and not (is_whole and [*tensors] in (roles, roles[:-1])):
-        raise MemdescError(
-            f"the descriptor of {short_repr(first.name)} does not say what scales its codes"
-        )
+        raise MemdescError(f"{who} what scales its codes")
     stem = stem_of(first.name, next(iter(tensors)), str(note.get("record")))
     return Weight(stem, {role: entries[each] for role, each in tensors.items()}, note)
 
@@ -383,17 +365,11 @@ def beside_floats(entries: Entries, name: str) -> list[str]:
 
 def holds_codes(entry: Entry) -> bool:
     """Whether a tensor may hold codes: integers, narrow floats, blocks, or an unknown type."""
-    kind = _kind(entry)
+    kind = entry.element
     if isinstance(entry.desc, RecordDesc) or kind not in DATA_TYPES:
         return True
-    bits = DATA_TYPES[kind].bits
-    is_code = bits <= _WORD_BITS if kind in INTEGERS else bits <= _CODE_BITS
-    return is_code and kind != "boolean"
-
-
-def _kind(entry: Entry) -> str:
-    """Return the type of the elements: a .npz has bf16 as words of 16 bits, with a descriptor."""
-    return entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
+    most = _WORD_BITS if kind in INTEGERS else _CODE_BITS
+    return DATA_TYPES[kind].bits <= most and kind != "boolean"
 
 
 def tensors_of(name: str) -> tuple[str, ...]:
@@ -407,13 +383,13 @@ def tensors_of(name: str) -> tuple[str, ...]:
 
 def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
     """Return why layers do not fit that config declares quantised, but whose weights are plain."""
-    declared = model.declared_if_whole
-    said = {layer: declared.named(layer) for layer in layers} if declared else {}
-    return {
-        layer: f"{each.file} declares {each.name}, but its weight is plain"
-        for layer, each in said.items()
-        if each is not None and each.name is not None
-    }
+    found, declared = dict[str, str](), model.declared_if_whole
+    for layer in layers:
+        by = declared.targets.find(layer) if declared else None
+        said = declared.at(layer)[0] if declared and by is not None else None
+        if said is not None and said.name is not None:
+            found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
+    return found
 
 
 def find_unscaled(model: Model) -> dict[str, str]:
@@ -433,11 +409,10 @@ def find_unscaled(model: Model) -> dict[str, str]:
 
 def find_orphans(model: Model) -> dict[str, str]:
     """Return tensors called like scales of known weights, and the missing weight of each."""
-    known = {name for weight in model.weights for name in weight.names}
-    scaled = {
-        role: next(iter(each.tensors)) for each in model.weights for role in [*each.tensors][1:]
-    }
-    found = {}
+    known, scaled, found = set[str](), dict[str, str](), dict[str, str]()
+    for each in model.weights:
+        known |= {*each.names}
+        scaled |= dict.fromkeys([*each.tensors][1:], next(iter(each.tensors), ""))
     for name in model.entries:
         prefix, _, role = name.rpartition(".")
         weight = f"{prefix}.{scaled.get(role)}".removeprefix(".")
@@ -464,16 +439,14 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
     if full in entries:
         found = weight_of(entries, full)
         return decide(found.single if first == ONE else found, claims)
-    weights = find_weights(entries)
-    alike = [each for each in weights if prefix in {each.prefix, each.codes.name}]
-    for each in alike:
+    weights, hint = find_weights(entries), "it has no quantised weights"
+    if weights:
+        known = first_of(repr(each.prefix) for each in weights)
+        hint = f"prefixes of its {len(weights)} quantised weights: {known}"
+    for each in (each for each in weights if prefix in {each.prefix, each.codes.name}):
         if claims.name is None or first in each.entries:
             return decide(each, claims)
-    hint = "it has no quantised weights"
-    if weights:
-        known = first_of([repr(each.prefix) for each in weights], _SHOWN)
-        hint = f"prefixes of its {len(weights)} quantised weights: {known}"
-    hint = f"it has {', '.join(alike[0].names)}" if alike else hint
+        hint = f"it has {', '.join(each.names)}"
     raise MemdescError(f"the checkpoint has no tensor {full!r}; {hint}")
 
 
@@ -482,36 +455,29 @@ def decide(found: Weight, claims: Claims) -> Weight:
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
-    try:
-        return _decided(found, claims)
-    except MemdescError as error:
-        return found._replace(reason=str(error))
-
-
-def _decided(found: Weight, claims: Claims) -> Weight:
     if found.reason:  # its note is damaged
         return found
     if found.quantized is not None:
         way = "is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
         return found._replace(reason=f"{found.prefix!r} {way}")
-    noted = None if found.note is None else record_of(found.note)
-    said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
-    present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
-    made: dict[RecordDesc | None, Weight] = {}
-    problems = []
+    made, reasons = dict[RecordDesc | None, Weight](), list[str]()
+    try:
+        noted = None if found.note is None else record_of(found.note)
+        said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
+        present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
+    except MemdescError as error:
+        return found._replace(reason=str(error))
     for each in present or said:
         try:
             weight = _read(found, claims, noted, each)
             made[weight.desc] = weight
         except MemdescError as error:
-            problems.append(error)
-    if not made:
-        raise problems[0]
+            reasons.append(str(error))
     if len(made) > 1:
         names = " and ".join(map(repr, made))
         fits = f"{found.prefix!r} fits {names}, which are declared for different classes"
-        raise MemdescError(f"{fits}: give the name")
-    return next(iter(made.values()))
+        return found._replace(reason=f"{fits}: give the name")
+    return next(iter(made.values())) if made else found._replace(reason=reasons[0])
 
 
 def _has_tensors_of(found: Weight, name: str | None) -> bool:
@@ -531,10 +497,8 @@ def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | 
         if looked_up is not None:
             return looked_up._replace(desc=desc_of_tensors(looked_up, name, options))
         if noted not in (None, desc):
-            raise MemdescError(
-                f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not "
-                f"of {desc!r}"
-            )
+            held = f"{found.codes.name!r} is stored as part of {noted!r}"
+            raise MemdescError(f"{held}, as its descriptor says, not of {desc!r}")
     return found._replace(desc=desc)
 
 
@@ -544,8 +508,8 @@ def _named(
     """Return the name and the options of the record that the sources name."""
     if said is not None and said.is_ignored:
         raise MemdescError(
-            f"{said.reason}, but its tensors are quantised: correct {said.file} if it is wrong; a "
-            "conversion can leave them as they are, with a rule that does not match them"
+            f"{said.reason}, but its tensors are quantised: correct {said.file} if it is wrong, or "
+            "leave them as they are, with a rule that does not match them"
         )
     held = None if noted is None else noted.name
     given = held if claims.name is None else claims.name
@@ -556,20 +520,17 @@ def _named(
         if said is not None or len(names) != 1 or not SCHEMES[names[0]].is_told:
             raise MemdescError(_undeclared(found, said, names))
         return names[0], dict(claims.options)
-    if said is not None and declared not in (None, name):
-        raise MemdescError(
-            f"{said.file} declares {declared}, not {name}: name {declared}, or correct "
-            f"{said.file} if it is wrong"
-        )
-    if said is not None and declared is None and not said.is_unlisted and claims.name is None:
-        raise MemdescError(
-            f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; correct "
-            f"{said.file} if it is wrong"
-        )
     options = dict(noted.options) if noted is not None and held == name else {}
-    if said is not None and declared == name:
-        options |= said.options
-    return name, {**options, **claims.options}
+    if said is None:
+        return name, {**options, **claims.options}
+    correct = f"correct {said.file} if it is wrong"
+    if declared not in (None, name):
+        msg = f"{said.file} declares {declared}, not {name}: name {declared}, or {correct}"
+        raise MemdescError(msg)
+    if declared is None and not said.is_unlisted and claims.name is None:
+        msg = f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; {correct}"
+        raise MemdescError(msg)
+    return name, {**options, **(said.options if declared == name else {}), **claims.options}
 
 
 def _undeclared(found: Weight, said: Said | None, names: list[str]) -> str:
@@ -603,10 +564,8 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     at = desc.letters.find("i")
     inputs, kind = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
     if kind is None or kind.name not in INTEGERS or not inputs * kind.bits == 8 * order.nbytes > 0:
-        raise MemdescError(
-            f"{order.name} of {order.dtype} and shape {order.shape} is not an integer for each of "
-            f"the {inputs} inputs"
-        )
+        who = f"{order.name} of {order.dtype} and shape {order.shape}"
+        raise MemdescError(f"{who} is not an integer for each of the {inputs} inputs")
     table, group = order.read().view(kind.numpy), dict(desc.options).get("group")
     size = inputs if group in (-1, None) else int(str(group))
     if np.array_equal(table, np.arange(inputs) // size):
@@ -615,15 +574,11 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     parts = () if scheme is None else scheme.parts
     roles = [part.tensor for part in parts if part.by in found.entries]
     if not roles:
-        raise MemdescError(
-            f"{order.name} assigns inputs to groups in an arbitrary order (act-order), and no "
-            f"scheme here looks up the scales of {desc.name} by such a table"
-        )
-    count = desc.scales.layout.dims[at]
+        how = "assigns inputs to groups in an arbitrary order (act-order)"
+        raise MemdescError(f"{order.name} {how}, which is not decoded for {desc.name}")
+    count, groups = desc.scales.layout.dims[at], f"groups {table.min()} to {table.max()}"
     if table.min() < 0 or table.max() >= count:
-        raise MemdescError(
-            f"{order.name} has groups {table.min()} to {table.max()}, but there are {count}"
-        )
+        raise MemdescError(f"{order.name} has {groups}, but there are {count}")
     held = dict(found.entries)
     for role in roles:
         if held[role].is_described or held[role].shape[:1] != (count,):
@@ -638,30 +593,28 @@ def _check_said(found: Weight, desc: RecordDesc, claims: Claims, said: Said | No
         inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
         is_one = group == -1
         if said.group not in (None, group) and not (is_one and said.group >= inputs):
+            groups = f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs"
             raise MemdescError(
                 f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
-                f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
-                f"{found.prefix!r}; correct {said.file} if it is wrong"
+                f"{groups} of {found.prefix!r}; correct {said.file} if it is wrong"
             )
         if said.is_ordered and not is_one and found.order is None:
             raise MemdescError(
                 f"{said.file} declares act-order, which assigns inputs to groups by data, but "
-                f"there is no {ORDERS[0]} that says how; correct {said.file} if the inputs are in "
-                "order"
+                f"there is no {ORDERS[0]}; correct {said.file} if the inputs are in order"
             )
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
-        scheme = scheme_of(desc.name)
-        options = filter(None, [scheme.optional.get(name) if scheme else None for name in rest])
-        hint = "".join(
-            f"; leave {option}= out"
-            if option in claims.options or said is None
-            else f"; correct {said.file} if there are {option}"
-            for option in options
-        )
+        scheme, hint = scheme_of(desc.name), ""
+        for option in filter(None, (scheme.optional.get(name) for name in rest) if scheme else ()):
+            if said is None or option in claims.options:
+                hint += f"; leave {option}= out"
+            else:
+                hint += f"; correct {said.file} if there are {option}"
+        names = ", ".join(found.entries[name].name for name in rest)
         raise MemdescError(
-            f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
-            f"and {desc!r} does not use them: its numbers would be different{hint}"
+            f"{names} belong to {found.codes.name}, and {desc!r} does not use them: its numbers "
+            f"would be different{hint}"
         )
 
 
@@ -693,38 +646,26 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
 def _stored(found: Weight) -> dict[str, Stored]:
     made = {}
     for role, entry in found.entries.items():
-        kind = _kind(entry)
         # an order of inputs that is looked up, or wider, is checked, but not a tensor of the record
-        if role not in ORDERS or (kind == "s32" and not found.is_looked_up):
-            plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
+        if role not in ORDERS or (entry.element == "s32" and not found.is_looked_up):
+            plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, entry.element)]
             # a stored descriptor, or a column-major array
             is_described = entry.desc is not None and entry.desc not in plain
             facts = (entry.name, entry.dtype, entry.shape, entry.nbytes, entry.desc, is_described)
-            made[role] = Stored(*facts, partial(_bytes_of, entry))
+            made[role] = Stored(*facts, entry.read)
     return made
-
-
-def _bytes_of(entry: Entry) -> bytes:
-    return entry.read().tobytes()
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:
     """Return the record in a single tensor: the one that its type says, or the named one."""
-    if isinstance(entry.desc, RecordDesc):
-        if entry.desc.name != name:
-            raise MemdescError(f"it holds {entry.desc!r}, not {name}")
+    if isinstance(entry.desc, RecordDesc) and entry.desc.name == name:
         return entry.desc
-    if entry.nbytes != prod(entry.shape):
+    if isinstance(entry.desc, RecordDesc) or entry.nbytes != prod(entry.shape):
         raise MemdescError(f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes")
     rows, last = entry.shape[:-1], entry.shape[-1:]
     bits = record_desc((8, 256), name, **options).bits_per_element
     sizes = [size * BYTE_BITS / bits for size in last]
     if not all(size.is_integer() for size in sizes):
-        raise MemdescError(
-            f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "
-            f"bits per element: {last[0]} bytes are not a whole number of elements"
-        )
-    desc = record_desc((*rows, *map(int, sizes)), name, **options)
-    if desc.nbytes != entry.nbytes:
-        raise MemdescError(f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}")
-    return desc
+        why = f"{last[0]} bytes are not whole elements of {bits:g} bits"
+        raise MemdescError(f"{entry.name!r} of shape {entry.shape} does not hold {name}: {why}")
+    return record_desc((*rows, *map(int, sizes)), name, **options)

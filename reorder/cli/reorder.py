@@ -139,7 +139,7 @@ def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> _O
 
 def _has_place(options: Options) -> bool:
     """Whether DST can hold scales beside the tensor."""
-    return not options.raw and format_of(options.dst).has_names
+    return not options.raw and not format_of(options.dst).is_array
 
 
 def _packing_note(desc: MemoryDesc) -> str:
@@ -259,8 +259,8 @@ def _at_once(
         made = Memory(output.stored, result.data, zero_pad=False)
         scales = output.scales
         value = made if scales is None else Quantized(made, *scales[1:], scales.axis)
-        has_names = format_of(options.dst).has_names
-        save(options.dst, {output.name: value} if has_names else made)
+        is_array = format_of(options.dst).is_array
+        save(options.dst, made if is_array else {output.name: value})
     return said
 
 

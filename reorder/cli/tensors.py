@@ -61,7 +61,7 @@ _ENDINGS = tuple(row.ending for row in FORMATS.values())
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
 _NAMED = re.compile(
-    f"(.*?(?:{'|'.join(re.escape(r.ending) for r in FORMATS.values() if r.has_names)})):(.*)",
+    f"(.*?(?:{'|'.join(re.escape(r.ending) for r in FORMATS.values() if not r.is_array)})):(.*)",
     re.DOTALL,
 )
 # the most names of tensors in one message

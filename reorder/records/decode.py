@@ -204,18 +204,22 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     kind = _type_of(qtype)
     rows = _rows(data, kind)
     dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
+    torch = sys.modules.get("torch")
+    torch = torch if torch is not None and isinstance(data, torch.Tensor) else None
     if out is None and kind.name == "f32":
-        return _viewed(data, rows)
-    made = (
-        uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
-        if out is None
-        else _output(out, dims, rows)
-    )
-    if 0 not in dims:
-        _decode(rows, kind, made, threads)
+        is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
+        is_kept = is_aligned and (torch is None or rows.flags.writeable)
+        # reshaped, since a dim of size 1 of `data` may have any stride
+        made = (rows if is_kept else rows.copy()).reshape(-1).view(np.float32).reshape(dims)
+    else:
+        if out is None:
+            made = uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
+        else:
+            made = _output(out, dims, rows)
+        if 0 not in dims:
+            _decode(rows, kind, made, threads)
     if out is not None:
         return out
-    torch = _torch(data)
     return made if torch is None else torch.from_numpy(made)
 
 
@@ -245,13 +249,16 @@ def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     with importing():  # both load LLVM, which is slow
         from reorder.cpu.decoding.jobs import decode
         from reorder.cpu.decoding.pattern import place_pattern
-    placed = place_pattern(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
+    # as a matrix of the same blocks in the same order, with few in a row
+    block = GGUF_TYPES[name].block
+    count = dims[-1] // block
+    row = next((k for k in range(min(count, _MAX_BLOCKS), 1, -1) if count % k == 0), 1)
+    placed = place_pattern(record_desc((prod(dims) // block // row, row * block), name))
     assert placed is not None  # noqa: S101 - a test checks every row of the table
     return partial(decode, placed)
 
 
 def _type_of(qtype: Any) -> GgufType:
-    """Return a type from its name, its number or the enumeration of gguf."""
     name = qtype
     if not isinstance(qtype, str | bool):
         with suppress(TypeError):
@@ -267,7 +274,6 @@ def _type_of(qtype: Any) -> GgufType:
 
 
 def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
-    """Return an array, or a tensor of another library as one on the same memory."""
     refuse_masked(what, value)
     if isinstance(value, np.ndarray):
         return value
@@ -279,7 +285,6 @@ def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
 
 
 def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
-    """Return the rows of bytes of an array or a tensor."""
     array = _array("data", data, "uint8")
     legal = [np.dtype(np.uint8)]
     if kind.name in DIRECT:
@@ -287,52 +292,24 @@ def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
     if array.dtype not in legal or not array.ndim:
         what = " or ".join(map(str, legal))
         raise MemdescError(
-            f"data of {kind} must be rows of {what}, not an array {array.shape} of {array.dtype}"
+            f"data of {kind} must be rows of {what}, not {array.shape} {array.dtype}"
         )
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
     if rows.shape[-1] % kind.nbytes:
+        blocks = f"blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}"
         raise MemdescError(
-            f"{kind} has blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}, which "
-            f"do not divide rows of {rows.shape[-1]} bytes"
+            f"{kind} has {blocks}, which do not divide rows of {rows.shape[-1]} bytes"
         )
     return rows
 
 
 def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray[Any]:
-    """Return the output of a caller as an array."""
     array = _array("out", out, "floats")
     if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
         is_swapped = array.dtype.newbyteorder() in _FLOAT_DTYPES
-        order = " in the byte order of this machine" if is_swapped else ""
-        raise MemdescError(
-            f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
-            f"a float type{order}"
-        )
+        wanted = f"dims {dims} and a float type" + (" in native byte order" if is_swapped else "")
+        raise MemdescError(f"out is {array.shape} of {array.dtype}, but the result has {wanted}")
     if not array.flags.writeable or np.may_share_memory(array, rows):
         problem = "overlaps data" if array.flags.writeable else "is read-only"
         raise MemdescError(f"out {problem}; pass separate, writable memory")
     return np.asarray(array)
-
-
-def _matrix_dims(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
-    """Return the dims of a matrix of the same blocks in the same order, with few in a row."""
-    count, row = prod(dims) // block, dims[-1] // block
-    row = next((k for k in range(min(row, _MAX_BLOCKS), 1, -1) if row % k == 0), 1)
-    return count // row, row * block
-
-
-def _viewed(data: Any, rows: NDArray[np.uint8]) -> Any:
-    """Return f32 on the memory of `data`, or on a copy if that is not aligned."""
-    torch = _torch(data)
-    is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
-    if not is_aligned or (torch is not None and not rows.flags.writeable):
-        rows = rows.copy()
-    # reshaped, since a dim of size 1 of `data` may have any stride
-    values = rows.reshape(-1).view(np.float32).reshape(*rows.shape[:-1], rows.shape[-1] // 4)
-    return values if torch is None else torch.from_numpy(values)
-
-
-def _torch(data: Any) -> Any:
-    """Return the module torch if the data is a torch tensor."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(data, torch.Tensor) else None

@@ -15,7 +15,7 @@ from memdesc.record.field import is_integer
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
-from reorder.records.record import Record, read_field, write_field
+from reorder.records.record import Record, first_index, read_field, write_field
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
@@ -25,9 +25,11 @@ Tensors = Mapping[str, NDArray[np.uint8]]
 # integers of at most this many bits, minus a constant, fit into 32 bits
 _NARROW = 24
 # options of formats that cannot hold some numbers -> options that can
-_WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
-    "zero points": {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"},
-    "offsets": {("scales", "f16"): "scales=f32", ("scales", "bf16"): "scales=f32"},
+_WAYS_OUT: dict[tuple[str, str, object], str] = {
+    ("zero points", "zeros", "v1"): "zeros=v2",
+    ("zero points", "zeros", False): "zeros=true",
+    ("offsets", "scales", "f16"): "scales=f32",
+    ("offsets", "scales", "bf16"): "scales=f32",
 }
 
 
@@ -44,27 +46,23 @@ def number_bits(desc: RecordDesc, number: Number) -> int:
 def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
     """Return the least and the largest integer that the joined fields can hold, before `minus`."""
     bits = number_bits(desc, number)
-    is_signed = not number.is_looked_up and _is_signed(desc.field_of(number))
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    if number.is_looked_up or not is_signed(desc.field_of(number)):
+        return 0, (1 << bits) - 1
+    return -(1 << bits - 1), (1 << bits - 1) - 1
 
 
 def way_out(desc: RecordDesc, what: str) -> str:
     """Return the end of a message: the option with which a format can hold more."""
-    ways = _WAYS_OUT.get(what, {})
-    found = [option for held, option in ways.items() if held in desc.options]
-    return f"; {desc.name}({found[0]}) holds more {what}" if found else ""
+    ways = (_WAYS_OUT.get((what, *held)) for held in desc.options)
+    return next((f"; {desc.name}({way}) holds more {what}" for way in ways if way), "")
 
 
-def _is_signed(field: Field) -> bool:
+def is_signed(field: Field) -> bool:
+    """Whether the elements of a field are signed integers."""
     return field.kind in INTEGERS and INTEGERS[field.kind].is_signed
 
 
 # --- fields as arrays of bits ---
-
-
-def bits_kind(field: Field) -> tuple[str, bool]:
-    """Return what the elements of two fields must have in common to mean the same integers."""
-    return f"u{field.bits}", _is_signed(field)
 
 
 def bits_memory(data: NDArray[np.uint8], field: Field) -> Memory | None:
@@ -92,23 +90,9 @@ def store_bits(
     held = bits_memory(data, field)
     if held is None:
         write_field(data, field, bits)
-        return
-    wide = f"u{max(field.bits, BYTE_BITS) // BYTE_BITS}"
-    reorder(bits.astype(wide, copy=False), out=held, threads=threads)
-
-
-def move_number(record: Record, out: Record, pair: tuple[Number, Number], order: Any) -> bool:
-    """Move the bits of a number into another record; return False if that is not enough."""
-    one, other = pair
-    # everything but `parts` must be equal
-    if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in pair):
-        return False
-    old, new = record.desc.field_of(one), out.desc.field_of(other)
-    if old.kind != new.kind or tuple(old.groups[dim] for dim in order) != new.groups:
-        return False
-    bits = load_bits(record.tensors[old.tensor], old)
-    store_bits(out.tensors[new.tensor], new, bits.transpose(order))
-    return True
+    else:
+        wide = f"u{max(field.bits, BYTE_BITS) // BYTE_BITS}"
+        reorder(bits.astype(wide, copy=False), out=held, threads=threads)
 
 
 # --- their values ---
@@ -127,7 +111,7 @@ def integers_of(
     for name, shift in number.parts:
         field = desc.field(name)
         bits = read(tensors[field.tensor], field)
-        if _is_signed(field) and not number.is_looked_up:  # codes in a table are unsigned
+        if is_signed(field) and not number.is_looked_up:  # codes in a table are unsigned
             sign = bits.dtype.type(1 << field.bits - 1)
             bits = ((bits ^ sign) - sign).view(f"i{bits.itemsize}")
         joined = bits.astype(kind or narrow) << shift | joined
@@ -156,7 +140,6 @@ def number_values(
 
 
 def _floats(bits: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Return the values of the bits of floats, as f32."""
     is_byte = bits.itemsize == 1  # casts of narrow floats are slow
     codes = np.arange(256, dtype=np.uint8) if is_byte else bits
     with np.errstate(invalid="ignore"):
@@ -170,7 +153,11 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
     first = desc.field_of(number)
     where, hint = f"{first.name} of {desc.name}", way_out(desc, what)
     if number.table:
-        codes = _looked_up(number, values, what)
+        table = np.array(number.table, np.float32)
+        order = np.argsort(table, kind="stable")
+        codes = order[np.clip(np.searchsorted(table[order], values), 0, len(table) - 1)]
+        is_same = (table[codes] == values) | (np.isnan(table[codes]) & np.isnan(values))
+        _refuse(~is_same, values, f"{what}: the table of {number}")
     elif is_integer_number(desc, number):
         codes = values.astype(values.dtype if values.dtype == np.int32 else np.int64)
         codes += number.minus
@@ -198,21 +185,9 @@ def store_integers(
         store_bits(record.tensors[field.tensor], field, bits, threads)
 
 
-def _looked_up(number: Number, values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Return the codes of values in a table."""
-    table = np.array(number.table, np.float32)
-    order = np.argsort(table, kind="stable")
-    place = np.clip(np.searchsorted(table[order], values), 0, len(table) - 1)
-    codes: NDArray[Any] = order[place]
-    _refuse(table[codes] != values, values, f"{what}: the table of {number}")
-    return codes
-
-
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: str = "") -> None:
-    """Refuse values if any of them is marked as wrong."""
     if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        count = int(wrong.sum())
+        at, count = first_index(wrong), wrong.sum()
         raise MemdescError(
             f"{where} cannot hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
         )
@@ -259,7 +234,6 @@ def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
-    """Return the product of numbers, from the left."""
     product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
     for number, factor in zip(numbers[1:], factors, strict=True):
         joined = product / factor if number.divides else product * factor
@@ -268,7 +242,6 @@ def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
 
 
 def _values(record: Record, number: Number) -> NDArray[Any]:
-    """Return the values of a number for each element."""
     desc, columns = record.desc, record.desc.dims[-1]
     first, book = desc.field_of(number), number.codebook
     if 0 in desc.dims:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, PaddingError, memory_desc
 from memdesc.checked import Checked, remade
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
 from memdesc.record import BIT_PLANES, Field, RecordDesc
 from reorder.memory.allocation import zeroed_bytes
@@ -63,25 +63,21 @@ class Record(Checked):
             raise MemdescError(
                 f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"
             )
+        given = None if buffers is None else _by_name(desc, buffers)
+        tensors = {}
+        for name, nbytes in desc.tensors.items():
+            if given is None:
+                tensors[name] = zeroed_bytes(nbytes)
+            else:
+                data, whole = _as_bytes(desc, name, given[name]), memory_desc((nbytes,), "u8")
+                tensors[name] = flat_bytes(data, whole, name, write=False)
         object.__setattr__(self, "_desc", desc)
-        sizes = desc.tensors
-        if buffers is None:
-            tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
-            for each in desc.constants:
-                tensors[each.tensor][:] = np.frombuffer(each.data, np.uint8)
-            object.__setattr__(self, "_tensors", tensors)
-            return
-        given = _by_name(desc, buffers)
-        tensors = {
-            name: flat_bytes(
-                _as_bytes(desc, name, given[name]), memory_desc((nbytes,), "u8"), name, write=False
-            )
-            for name, nbytes in sizes.items()
-        }
         object.__setattr__(self, "_tensors", tensors)
         for each in desc.constants:
             held = tensors[each.tensor][: len(each.data)]
-            if held.tobytes() != each.data:
+            if buffers is None:
+                held[:] = np.frombuffer(each.data, np.uint8)
+            elif held.tobytes() != each.data:
                 values = held.view(DATA_TYPES[each.kind].numpy).tolist()
                 raise MemdescError(
                     f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"
@@ -161,20 +157,16 @@ class Record(Checked):
         >>> reorder.dequantize(r).numpy()[0, 14:18].tolist()
         [3.0, 3.5, -4.0, -3.5]
         """
-        field = self.desc.field(name)
+        field, who = self.desc.field(name), f"field {name} of {self.desc!r}"
         data = self._tensors[field.tensor]
         try:
             array = np.asarray(values)
         except (ValueError, MemoryError) as error:
-            raise MemdescError(f"field {name} of {self.desc!r} takes an array: {error}") from None
+            raise MemdescError(f"{who} takes an array: {error}") from None
         if array.shape != field.layout.dims:
-            raise MemdescError(
-                f"field {name} of {self.desc!r} has dims {field.layout.dims}, not {array.shape}"
-            )
+            raise MemdescError(f"{who} has dims {field.layout.dims}, not {array.shape}")
         if not data.flags.writeable:
-            raise MemdescError(
-                f"{field.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
-            )
+            raise MemdescError(f"{who} is read-only; pass a copy of {field.tensor} to Record")
         write_field(data, field, field_bits(field, array))
 
     def check_padding(self) -> None:
@@ -189,13 +181,15 @@ class Record(Checked):
             if not field.layout.has_padding:
                 continue
             data = self._tensors[field.tensor]
-            try:
-                if field.kind in BIT_PLANES:
-                    check_plane(data, field)
-                else:
+            with about(f"field {field.name} of {self.desc!r}"):
+                if field.kind not in BIT_PLANES:
                     check_padding(data, field.desc)
-            except PaddingError as error:
-                raise PaddingError(f"field {field.name} of {self.desc!r}: {error}") from None
+                    continue
+                padding = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
+                wrong = padding[np.flatnonzero(_bits_at(data, padding, field.bits))]
+                if len(wrong):
+                    at = f"byte {wrong[0] * field.bits >> 3}"
+                    raise PaddingError(f"padding of {field.bits} bits is not zero at {at}")
 
     def __repr__(self) -> str:
         return f"Record({self.desc!r})"
@@ -206,16 +200,13 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
     sizes = desc.tensors
     if not hasattr(buffers, "keys"):
         if len(sizes) > 1:
-            raise MemdescError(
-                f"{desc!r} has several tensors; pass a dict of {', '.join(sizes)}, not "
-                f"{short_repr(buffers)}"
-            )
+            way = f"pass a dict of {', '.join(sizes)}, not {short_repr(buffers)}"
+            raise MemdescError(f"{desc!r} has several tensors; {way}")
         return {next(iter(sizes)): buffers}
     given: Mapping[str, Any] = buffers
     if set(given) != set(sizes):
-        raise MemdescError(
-            f"{desc!r} has the tensors {', '.join(sizes)}, not {', '.join(map(str, given))}"
-        )
+        names = f"{', '.join(sizes)}, not {', '.join(map(str, given))}"
+        raise MemdescError(f"{desc!r} has the tensors {names}")
     return given
 
 
@@ -233,18 +224,20 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
         raise MemdescError(
             f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, but the array is of "
-            f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8 if they "
-            "are correct"
+            f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8"
         )
     if not buffer.flags.c_contiguous:
-        raise MemdescError(
-            f"{name} of {desc!r} is an array with strides {buffer.strides}; pass a "
-            "C-contiguous one, for example from numpy.ascontiguousarray"
-        )
+        said = f"is an array with strides {buffer.strides}; numpy.ascontiguousarray copies it"
+        raise MemdescError(f"{name} of {desc!r} {said}")
     return np.asarray(buffer).reshape(-1).view(np.uint8)
 
 
 # --- the bits of the elements of a field, in numpy ---
+
+
+def first_index(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the first index at which an array is true."""
+    return tuple(np.argwhere(wrong)[0].tolist())
 
 
 def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
@@ -253,38 +246,40 @@ def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
         return np.empty(field.layout.dims, f"u{max(field.bits, BYTE_BITS) // BYTE_BITS}")
     offsets = field.layout.offsets()
     if field.bits < BYTE_BITS:
-        at = offsets * field.bits
-        mask = np.uint8((1 << field.bits) - 1)
-        found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & mask
-        return found
+        return _bits_at(data, offsets, field.bits)
     nbytes = field.bits // BYTE_BITS
     each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
     return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
+
+
+def _bits_at(data: NDArray[np.uint8], offsets: NDArray[Any], bits: int) -> NDArray[Any]:
+    at = offsets * bits
+    found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & np.uint8((1 << bits) - 1)
+    return found
 
 
 def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     """Return the bits of values over the dims of a field, as unsigned integers."""
     nbytes = max(field.bits, BYTE_BITS) // BYTE_BITS
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
-    is_plane = field.kind in BIT_PLANES
+    is_plane, bits = field.kind in BIT_PLANES, np.ascontiguousarray(values)
     if not is_plane and values.dtype == field.desc.dtype.numpy:
-        bits: NDArray[Any] = np.ascontiguousarray(values).view(f"u{nbytes}").copy()
-        bits &= mask
-        return bits
+        found: NDArray[Any] = bits.view(f"u{nbytes}") & mask
+        return found
     if values.dtype.kind not in "iu" or not (is_plane or field.kind in INTEGERS):
         raise MemdescError(
             f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
         )
     low, high = (0, int(mask)) if is_plane else INTEGERS[field.kind]
-    wrong = np.argwhere((values < low) | (values > high))
-    if len(wrong):
-        at = tuple(int(i) for i in wrong[0])
+    wrong = (values < low) | (values > high)
+    if wrong.any():
+        at = first_index(wrong)
         raise MemdescError(
             f"field {field.name} holds {field.kind}, {low} to {high}, but at {at} is {values[at]}"
         )
-    bits = values.astype(np.int64).astype(f"u{nbytes}")
-    bits &= mask
-    return bits
+    found = values.astype(np.int64).astype(f"u{nbytes}")
+    found &= mask
+    return found
 
 
 def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> None:
@@ -303,13 +298,3 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
     nbytes = field.bits // BYTE_BITS
     each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
     data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
-
-
-def check_plane(data: NDArray[np.uint8], field: Field) -> None:
-    """Refuse nonzero padding in a plane of 1 or 2 bits."""
-    offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
-    at = offsets * field.bits
-    mask = np.uint8((1 << field.bits) - 1)
-    wrong = np.flatnonzero(data[at >> 3] >> (at & 7).astype(np.uint8) & mask)
-    if len(wrong):
-        raise PaddingError(f"padding of {field.bits} bits is not zero at byte {at[wrong[0]] >> 3}")

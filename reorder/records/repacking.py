@@ -27,13 +27,12 @@ from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.numbers import (
-    bits_kind,
     bits_memory,
     code_range,
     integers_of,
     is_integer_number,
+    is_signed,
     load_bits,
-    move_number,
     number_bits,
     number_values,
     rounded,
@@ -42,7 +41,7 @@ from reorder.records.numbers import (
     way_out,
     write_number,
 )
-from reorder.records.record import Record
+from reorder.records.record import Record, first_index
 from reorder.threads import checked_threads, current_limit
 from reorder.values.convert import decode
 from reorder.values.formats import FLOATS
@@ -105,15 +104,12 @@ def repack(
     if not isinstance(record, Record):
         raise MemdescError(f"repack takes a Record, not {short_repr(record)}")
     source = record.desc
-    if isinstance(dst, RecordDesc):
-        desc = dst
-        if dims_in(source, dst.letters) != dst.dims or options:
-            raise MemdescError(
-                f"{source!r} has dims {source.dims} ({source.letters}), and dst {dst!r} "
-                f"({dst.letters}); it must have the same, and no further options"
-            )
-    else:
-        desc = target_desc(source, dst, options)
+    desc = dst if isinstance(dst, RecordDesc) else target_desc(source, dst, options)
+    if desc is dst and (dims_in(source, dst.letters) != dst.dims or options):
+        raise MemdescError(
+            f"{source!r} has dims {source.dims} ({source.letters}), and dst {dst!r} "
+            f"({dst.letters}); it must have the same, and no further options"
+        )
     threads = current_limit() if threads is None else checked_threads(threads)
     out = Record(desc)
     if 0 not in desc.dims:
@@ -155,10 +151,8 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
     if "o" in sizes:
         rows, size = sizes["o"]
         found["rows"] = -1 if 1 < rows >= size else rows
-    if "bits" in held:
-        found["bits"] = held["bits"]
-    if code.kind in FLOATS:
-        found["codes"] = code.kind
+    found |= {"bits": held["bits"]} if "bits" in held else {}
+    found |= {"codes": code.kind} if code.kind in FLOATS else {}
     # exponents, which few formats have as scales, stay exponents only in the same format
     if scale.kind in {"f16", "bf16", "f32"} or name == source.name:
         found["scales"] = scale.kind
@@ -239,7 +233,6 @@ class _Conversion:
         ]
 
     def _groups(self, number: Number) -> tuple[int, ...]:
-        """Return the groups of a number of the source, over the dims of the target."""
         groups = self.record.desc.field_of(number).groups
         return tuple(groups[dim] for dim in self.order)
 
@@ -268,7 +261,7 @@ class _Conversion:
         zero: Any = np.int64(source.code.minus)
         if source.zero is not None:
             zero = self._read(source.zero) + source.code.minus
-        factors = [*map(self._factor, source.offset)]
+        factors = self._factors(source.offset)
         added = np.float32(source.sign) * _product(factors) if factors else None
         before, self.delta = (zero, added), np.int64(shift)
         if added is not None and not target.offset:
@@ -299,14 +292,9 @@ class _Conversion:
             desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
             for desc in (self.record.desc, self.out.desc)
         )
-        if not old and not new:
-            return
-        if source.zero is None or target.zero is None or source.offset or target.offset:
-            self._refuse("one has zero points that are floats, and the other has none")
-        if source.kind != target.kind or not is_alike:
-            self._refuse("zero points that are floats are subtracted with different rounding")
-        if not new:
-            self._refuse("zero points that are floats are not integers")
+        is_alike &= new and source.zero is not None and source.kind == target.kind
+        if (old or new) and (not is_alike or source.offset or target.offset):
+            self._refuse("only one subtracts zero points that are floats, or they round otherwise")
 
     def _write_tables(self) -> None:
         """Write the scales of codes whose values are in a table; the codes do not change."""
@@ -330,16 +318,14 @@ class _Conversion:
 
     @cached_property
     def factors(self) -> list[_Factor]:
-        """The factors of the scale; they are not read if it is enough to move their bits."""
-        return [*map(self._factor, self.source.scale)]
+        return self._factors(self.source.scale)
 
     @cached_property
     def scale(self) -> NDArray[Any]:
-        """The product of the factors."""
         return _product(self.factors)
 
-    def _factor(self, number: Number) -> _Factor:
-        return _Factor(self._read(number).astype(np.float32), number.divides)
+    def _factors(self, numbers: tuple[Number, ...]) -> list[_Factor]:
+        return [_Factor(self._read(each).astype(np.float32), each.divides) for each in numbers]
 
     def _read(self, number: Number) -> NDArray[Any]:
         """Return the values of a number of the source."""
@@ -350,7 +336,6 @@ class _Conversion:
         return values
 
     def _put(self, number: Number, values: Any, what: str) -> None:
-        """Write a number of the target."""
         dims, field = self.out.desc.dims, self.out.desc.field_of(number)
         values = np.reshape(values, np.shape(values) or (1,) * len(dims))
         for dim, (starts, group) in enumerate(zip(self.starts, field.groups, strict=True)):
@@ -375,7 +360,7 @@ class _Conversion:
         steps = np.rint(np.divide(added, scale, out=none, where=scale != 0))
         is_whole = (steps * scale == added) & (abs(steps) < _MAX_STEPS)
         if not is_whole.all():
-            at = tuple(np.argwhere(~is_whole)[0].tolist())
+            at = first_index(~is_whole)
             sides = zip(at, self.starts, self.least, strict=True)
             group = tuple(int(starts[place]) // least for place, starts, least in sides)
             self._refuse(
@@ -386,13 +371,22 @@ class _Conversion:
         return folded
 
     def _write_scales(self) -> None:
-        """Move the bits of scales if their types and groups are equal; else write their values."""
-        old, new = self.source.scale, self.target.scale
-        if len(old) != len(new) or not all(
-            move_number(self.record, self.out, pair, self.order)
-            for pair in zip(old, new, strict=True)
-        ):
-            self._write_factors(new, self.factors, self.scale, "scales")
+        """Write the scales. Their bits are moved if their types and groups are equal."""
+        pairs = [*zip(self.source.scale, self.target.scale, strict=False)]
+        fields = [(self.record.desc.field_of(x), self.out.desc.field_of(y)) for x, y in pairs]
+        is_alike = len(self.source.scale) == len(self.target.scale) and all(
+            # everything but the names of their fields, which must be whole
+            self._groups(x) == new.groups
+            and old.kind == new.kind
+            and x[1:] == y[1:]
+            and [each for _, each in (*x.parts, *y.parts)] == [0, 0]
+            for (x, y), (old, new) in zip(pairs, fields, strict=True)
+        )
+        if not is_alike:
+            self._write_factors(self.target.scale, self.factors, self.scale, "scales")
+        for old, new in fields if is_alike else ():
+            bits = load_bits(self.record.tensors[old.tensor], old)
+            store_bits(self.out.tensors[new.tensor], new, bits.transpose(self.order))
 
     def _write_factors(
         self, numbers: tuple[Number, ...], factors: list[_Factor], product: Any, what: str
@@ -421,13 +415,10 @@ class _Conversion:
         if self.errors is not None and is_rounding:
             self.errors.append(error)
         elif is_changed.any():
-            part = (
-                f"by up to {error:.2g} of their value" if is_rounding else "by more than a rounding"
-            )
             hint = "; exact=False allows that" if is_rounding else ""
             self._refuse(
-                f"a factor becomes its reciprocal, and {int(is_changed.sum())} of "
-                f"{is_changed.size} {what} change {part}{hint}"
+                f"a factor becomes its reciprocal, and {is_changed.sum()} of {is_changed.size} "
+                f"{what} change by up to {error:.2g} of their value{hint}"
             )
 
     def _check_formulas(self, *formulas: tuple[Any, Any]) -> None:
@@ -452,7 +443,8 @@ class _Conversion:
         source, target = self.source.code, self.target.code
         is_changed, is_single = delta.any(), len(source.parts) == len(target.parts) == 1
         old, new = record.desc.field_of(source), out.desc.field_of(target)
-        if is_single and not is_changed and bits_kind(old) == bits_kind(new):
+        is_alike = old.bits == new.bits and is_signed(old) == is_signed(new)
+        if is_single and not is_changed and is_alike:
             src = bits_memory(record.tensors[old.tensor], old)
             dst = bits_memory(out.tensors[new.tensor], new)
             if src is not None and dst is not None:
@@ -473,10 +465,10 @@ class _Conversion:
         low, high = code_range(out.desc, target)
         outside = (codes < low) | (codes > high)
         if outside.any():
-            at = tuple(int(i) for i in np.argwhere(outside)[0])
+            at = first_index(outside)
             raise MemdescError(
                 f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but "
-                f"the code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+                f"the code at {at} becomes {codes[at]}; {outside.sum()} do not fit"
                 f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
             )
         store_integers(out, target, codes, threads)

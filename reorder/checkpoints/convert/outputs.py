@@ -243,7 +243,7 @@ def _tensor_warnings(
     form = FORMATS[format_name]
     moved = [tensor for step in steps if not step.change.is_copy for tensor in step.tensors]
     permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
-    if permuted and not form.shows_order:
+    if permuted and not form.is_array:
         yield (
             f"the shapes of {first_of(permuted)} do not show that they are permuted: readers that "
             "ignore the descriptors of memdesc see the physical arrays"

@@ -251,10 +251,10 @@ class Plan:
                         f"moves {name} alone"
                     )
             # a target has decided what it moves
-            moved = weight if weight.is_known else _decided(weight, rule, self._claims)
+            moved = weight if weight.tensors else _decided(weight, rule, self._claims)
             step = _record_step(moved, rule, self._format)
             kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
-            if weight.is_known or moved.desc is None or moved.desc.name != kept:
+            if weight.tensors or moved.desc is None or moved.desc.name != kept:
                 # what serves codes goes with their format, unless a rule names it
                 beside = {f"{step.name}{end}".removeprefix(".") for end in SERVING}
                 served = sorted((beside & self._entries.keys()) - self._chosen.keys())

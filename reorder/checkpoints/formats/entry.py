@@ -44,8 +44,7 @@ from reorder.values.formats import INTEGERS
 Desc = MemoryDesc | RecordDesc
 
 # the most bytes in the name of a tensor; real names have about a hundred
-_MAX_NAME = 2**16 - 1
-_MAX_NDIMS = 64
+MAX_NAME = 2**16 - 1
 # what messages say about tensors without an entry
 NOT_BYTES = (
     "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
@@ -57,8 +56,8 @@ _CLOCK_STEP_NS = 2 * 10**9
 PREFIX = "memdesc."
 # the most characters of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
-# of a tensor of GGUF
-_MAX_AXES = 4
+# the most dims of a tensor, and of one of GGUF
+MAX_NDIMS, GGUF_NDIMS = 64, 4
 # the key of the note about several tensors, in the descriptor of the first of them
 _NOTE = "value"
 # the role of a record's only tensor
@@ -66,7 +65,6 @@ ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = MappingProxyType({"memory": "", "scales": "_scale", "zero_points": "_zero_point"})
 WEIGHT = ".weight"
-_DOT = "."
 # the types of weights that are not quantised
 UNQUANTISED = ("f32", "f16", "bf16")
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
@@ -167,6 +165,11 @@ class Entry:
         return self.desc
 
     @property
+    def element(self) -> str:
+        """The type of its elements: a .npz has bf16 as words of 16 bits, with a descriptor."""
+        return self.desc.dtype.name if isinstance(self.desc, MemoryDesc) else self.dtype
+
+    @property
     def place(self) -> Place:
         """Where its bytes are."""
         return Place(self.file, self.offset, self.nbytes, self.rows)
@@ -254,16 +257,11 @@ class Container(NamedTuple):
 
 def check_name(name: object) -> str:
     """Return the name of a tensor; refuse one that cannot be printed or stored."""
-    if isinstance(name, str) and name and "\0" not in name:
-        try:
-            if len(name.encode()) <= _MAX_NAME:
-                return name
-        except UnicodeEncodeError:
-            pass
-    raise MemdescError(
-        f"the name of a tensor must be a string of 1 to {_MAX_NAME} bytes of UTF-8 without zero "
-        f"bytes, not {short_repr(name)}"
-    )
+    with suppress(UnicodeEncodeError):
+        if isinstance(name, str) and "\0" not in name and 0 < len(name.encode()) <= MAX_NAME:
+            return name
+    legal = f"a string of 1 to {MAX_NAME} bytes of UTF-8 without zero bytes"
+    raise MemdescError(f"the name of a tensor must be {legal}, not {short_repr(name)}")
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
@@ -274,11 +272,11 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
             raise MemdescError(f"two tensors would be called {short_repr(tensor.name)} in {file!r}")
         found.add(tensor.name)
         dtype = DATA_TYPES.get(tensor.dtype)
-        # of an empty record, a scale of the whole has a shape of 1 and no bytes
-        if dtype and prod(tensor.shape) * dtype.bits != tensor.nbytes * BYTE_BITS:
+        bits = prod(tensor.shape) * dtype.bits if dtype else tensor.nbytes * BYTE_BITS
+        if bits != tensor.nbytes * BYTE_BITS:
             raise MemdescError(
                 f"tensor {short_repr(tensor.name)}: {dtype} of shape {tensor.shape} takes "
-                f"{prod(tensor.shape) * dtype.bits / BYTE_BITS:.15g} bytes, not {tensor.nbytes}"
+                f"{bits / BYTE_BITS:.15g} bytes, not {tensor.nbytes}"
             )
 
 
@@ -289,22 +287,15 @@ def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
         if check_name(entry.name) in found:
             raise MemdescError(f"two tensors are called {short_repr(entry.name)}")
         found[entry.name] = entry
-        size, end = entry.state.nbytes, entry.offset + entry.nbytes
-        if not 0 <= entry.offset <= end <= size:
-            raise MemdescError(
-                f"{short_repr(entry.name)} takes bytes {entry.offset} to {end} of {size}; the file "
-                "was cut off or is damaged"
-            )
-    by_place = sorted(
-        (each for each in found.values() if each.nbytes),
-        key=lambda each: (each.offset, each.nbytes),
-    )
-    for one, other in pairwise(by_place):
-        if one.offset + one.nbytes > other.offset:
-            raise MemdescError(
-                f"{short_repr(one.name)} and {short_repr(other.name)} overlap: the first ends at "
-                f"byte {one.offset + one.nbytes}, the other starts at {other.offset}"
-            )
+        start, end, size = entry.offset, entry.offset + entry.nbytes, entry.state.nbytes
+        if not 0 <= start <= end <= size:
+            name = short_repr(entry.name)
+            raise MemdescError(f"{name} takes bytes {start} to {end} of {size}; it was cut off")
+    places = sorted((x.offset, x.offset + x.nbytes, x.name) for x in found.values() if x.nbytes)
+    for (_, end, one), (start, _, other) in pairwise(places):
+        if end > start:
+            names = f"{short_repr(one)} and {short_repr(other)}"
+            raise MemdescError(f"{names} overlap: bytes end at {end}, and others start at {start}")
     return found
 
 
@@ -335,13 +326,9 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
 def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
     with open_file(path) as file:
         if not state.is_of(file.fileno()):
-            nbytes, then = os.fstat(file.fileno()).st_size, state.nbytes
-            change = (
-                f"it has {nbytes} bytes, and had {then}" if nbytes != then else "it was written"
-            )
-            raise MemdescError(
-                f"{str(path)!r} has changed since it was opened: {change}; open it again"
-            )
+            sizes = f"it has {os.fstat(file.fileno()).st_size} bytes, and had {state.nbytes}"
+            said = f"has changed since it was opened: {sizes}; open it again"
+            raise MemdescError(f"{str(path)!r} {said}")
         yield file
 
 
@@ -396,11 +383,9 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
     """Return the path of a file that a header names; refuse one outside its folder."""
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
         raise MemdescError(f"{what} is not the name of a file: {short_repr(name)}")
-    pure = PurePosixPath(name)
+    pure, out = PurePosixPath(name), f"out of {str(folder)!r}, which is not followed"
     if pure.is_absolute() or ".." in pure.parts:
-        raise MemdescError(
-            f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
-        )
+        raise MemdescError(f"{what} {short_repr(name)} leads {out}")
     path = folder / pure
     try:
         home, real = folder.resolve(), path.resolve()
@@ -408,9 +393,7 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
         raise MemdescError(f"{what} {short_repr(name)} cannot be followed") from None
     is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
     if not real.is_relative_to(home) and not is_cache:
-        raise MemdescError(
-            f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
-        )
+        raise MemdescError(f"{what} {short_repr(name)} is a link {out}")
     return path
 
 
@@ -418,12 +401,12 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape from the metadata of a file as a tuple of int."""
     if (
         isinstance(shape, list | tuple)
-        and len(shape) <= _MAX_NDIMS
+        and len(shape) <= MAX_NDIMS
         and all(type(size) is int and 0 <= size < 2**63 for size in shape)
     ):
         return tuple(shape)
     raise MemdescError(
-        f"its shape is not a list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
+        f"its shape is not a list of at most {MAX_NDIMS} sizes, but {short_repr(shape)}"
     )
 
 
@@ -449,10 +432,8 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds, and what several are together if it is the first of them."""
     if isinstance(desc, MemoryDesc):
         text = desc.to_json()
-    elif not desc.name or len(desc.tensors) > 1:
-        raise MemdescError(
-            f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
-        )
+    elif len(desc.tensors) > 1:
+        raise MemdescError(f"{desc!r} is not one tensor; describe each of its tensors")
     else:
         text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
     return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
@@ -477,22 +458,26 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
     return record_desc(fields.get("dims", ()), name, **options)
 
 
+def read_json(text: str | bytes, otherwise: str, encoding: str = "utf-8", **how: Any) -> Any:
+    """Return what a text holds; `otherwise` is what messages call one that is not JSON."""
+    try:
+        return json.loads(text if isinstance(text, str) else text.decode(encoding), **how)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, MemdescError):
+            raise
+        raise MemdescError(f"{otherwise}: {error}") from None
+
+
 @lru_cache(maxsize=64)
 def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors."""
     if len(text) > MAX_DESCRIPTOR:
-        raise MemdescError(
-            f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
-        )
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MemdescError(f"not a descriptor: {error}") from None
+        most = f"at most {MAX_DESCRIPTOR} are read"
+        raise MemdescError(f"a descriptor of {len(text)} characters; {most}")
+    fields = read_json(text, "not a descriptor")
     note = fields.get(_NOTE) if isinstance(fields, dict) else None
     if not isinstance(note, dict | None):
-        raise MemdescError(
-            f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
-        )
+        raise MemdescError(f"its {_NOTE!r} is not a JSON object, but {short_repr(note)}")
     if not isinstance(fields, dict) or "record" not in fields:
         return MemoryDesc.from_json(text), note
     if fields.get("schema") != SCHEMA:
@@ -550,17 +535,14 @@ def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
         desc, note = desc_from_json(text)
         if isinstance(desc, MemoryDesc) and desc.has_broadcast:
             raise MemdescError(f"{desc!r} repeats elements, which a stored tensor does not")
+    name, said = short_repr(entry.name), f"but its descriptor {desc!r}"
     if desc.nbytes != entry.nbytes:
-        raise MemdescError(
-            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {desc!r} takes "
-            f"{desc.nbytes}"
-        )
+        raise MemdescError(f"{name} has {entry.nbytes} bytes, {said} takes {desc.nbytes}")
     if problem := _misfit(entry, desc):
         place = source or f"{short_repr(PREFIX + entry.name)} from the metadata"
         raise MemdescError(
-            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
-            f"descriptor {desc!r} means {problem}: another program changed the tensor, and kept "
-            f"the descriptor; remove {place}"
+            f"{name} is stored as {entry.dtype} of shape {entry.shape}, {said} means {problem}: "
+            f"another program changed the tensor, and kept the descriptor; remove {place}"
         )
     return replace(entry, desc=desc, reason="", is_described=True, note=note)
 
@@ -593,7 +575,7 @@ def _misfit(entry: Entry, desc: Desc) -> str:
     axes = [[size for size in order if size > 1] for order in orders]
     is_joined = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
     if is_plain:
-        is_alike = shape in axes or (is_joined and len(blocks) > len(entry.shape) == _MAX_AXES)
+        is_alike = shape in axes or (is_joined and len(blocks) > len(entry.shape) == GGUF_NDIMS)
         return "" if is_flat or (is_same and is_alike) else meant
     return "" if is_same and (dtype.is_packed or is_joined) else meant
 
@@ -611,7 +593,7 @@ def model_axes(desc: RecordDesc) -> str:
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
     scheme = scheme_of(record)
-    ending = f"{scheme.joint if scheme else _DOT}{role}"
+    ending = f"{scheme.joint if scheme else '.'}{role}"
     return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 
@@ -687,24 +669,21 @@ def record_tensors(
     if scheme is None or [*desc.tensors] == [ONE]:
         called = prefix if is_bare or prefix.endswith(WEIGHT) else full(prefix, WEIGHT)
         return {ONE: stored_record(called, desc, format_name)}
-    stem, is_bare = prefix.removesuffix(WEIGHT), is_bare and scheme.joint == _DOT
-    ends = {role: f"{scheme.joint}{role}" for role in desc.tensors}
-    if is_bare:
-        ends = {role: _BARE.get(role, f"_{role}") for role in ends}
-    words = scheme.words(desc)
-    tensors = {role: Tensor(full(stem, end), *words[role]) for role, end in ends.items()}
+    stem, is_bare = prefix.removesuffix(WEIGHT), is_bare and scheme.joint == "."
+    tensors, words = {}, scheme.words(desc)
+    for role in desc.tensors:
+        end = _BARE.get(role, f"_{role}") if is_bare else f"{scheme.joint}{role}"
+        tensors[role] = Tensor(full(stem, end), *words[role])
     return joined_tensors(name, record_fields(desc), tensors)
 
 
 def joined_tensors(
     name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return tensors by role; if they are several, the first has the note that joins them.
+    """Return tensors by role, the first with the note that joins them.
 
     `facts` are what `record_fields` returns for a record, or ``quantized`` with axis and groups.
     """
-    if len(tensors) == 1:
-        return dict(tensors)
     first = next(iter(tensors))
     note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
     return {**tensors, first: tensors[first]._replace(note=note)}

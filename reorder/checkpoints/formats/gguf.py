@@ -25,6 +25,7 @@ from memdesc.errors import MemdescError, about, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import (
+    GGUF_NDIMS,
     Container,
     Entry,
     PlannedFile,
@@ -69,8 +70,6 @@ _MAX_DEPTH = 4
 _MAX_HEADER = 2**28
 _MAGIC, _VERSION, _VERSIONS = b"GGUF", 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
-# the most dims in ggml
-_MAX_NDIMS = 4
 # what the parts of a model say: which one each is, of how many, and the tensors of all
 _SPLIT = ("split.no", "split.count", "split.tensors.count")
 
@@ -82,15 +81,15 @@ class _Reader:
         self._file, self.at, self._end = file, 0, min(nbytes, _MAX_HEADER)
 
     def take(self, count: int, what: str) -> bytes:
-        if count > (left := self._end - self.at):
+        left = self._end - self.at
+        data = self._file.read(count) if count <= left else b""
+        if len(data) < count:  # it is not mapped: a file that shrinks is an error, not a signal
+            left = min(left, len(data)) if count <= left else left
             raise MemdescError(
                 f"{what} at byte {self.at} takes {count} bytes, but {left} are left of the file or "
                 f"of the {_MAX_HEADER} that a header may have"
             )
-        data = self._file.read(count)
-        self.at += len(data)
-        if len(data) < count:  # it is not mapped: a file that shrinks is an error, not a signal
-            raise MemdescError(f"it ends within {what}, at byte {self.at}")
+        self.at += count
         return data
 
     def number(self, nbytes: int, what: str) -> int:
@@ -101,35 +100,32 @@ class _Reader:
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            raise MemdescError(
-                f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
-            ) from None
+            where = f"{what} at byte {self.at}"
+            raise MemdescError(f"{where} is not UTF-8: {short_repr(raw)}") from None
 
     def value(self) -> str | GgufValue:
         kind, raw = self.number(4, "the type of a value"), bytearray()
-        self._add_value(kind, raw)
+        self._add_values(kind, 1, raw)
         if kind == _STRING:
             return raw[8:].decode(errors="surrogateescape")
         return GgufValue(kind, bytes(raw))
 
-    def _add_value(self, kind: int, raw: bytearray, depth: int = 0) -> None:
+    def _add_values(self, kind: int, count: int, raw: bytearray, depth: int = 0) -> None:
         if kind in _SCALARS:
-            raw += self.take(_SCALARS[kind], "a value")
-        elif kind == _STRING:
-            raw += (size := self.take(8, "a string"))
-            raw += self.take(int.from_bytes(size, "little"), "a string")
-        elif kind == _ARRAY and depth <= _MAX_DEPTH:
-            raw += (head := self.take(12, "an array"))
-            inner, count = struct.unpack("<IQ", head)
-            if inner in _SCALARS:
-                raw += self.take(_SCALARS[inner] * count, "an array")
-            else:
-                for _ in range(count):
-                    self._add_value(inner, raw, depth + 1)
-        else:
+            raw += self.take(_SCALARS[kind] * count, "an array" if depth else "a value")
+            return
+        if kind not in {_STRING, _ARRAY} or depth > _MAX_DEPTH:
             raise MemdescError(
                 f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
             )
+        for _ in range(count):
+            is_text = kind == _STRING
+            raw += (head := self.take(8, "a string") if is_text else self.take(12, "an array"))
+            if is_text:
+                raw += self.take(int.from_bytes(head, "little"), "a string")
+            else:
+                inner, number = struct.unpack("<IQ", head)
+                self._add_values(inner, number, raw, depth + 1)
 
 
 def read(path: Path) -> Container:
@@ -139,33 +135,22 @@ def read(path: Path) -> Container:
     if count <= 1:
         return part
     which = f"{str(path)!r} is part {number + 1} of {count} of a model"
-    if not path.name.endswith(_ending(number, count)):
-        raise MemdescError(
-            f"{which}, so it must be called NAME{_ending(number, count)}, and the other parts must "
-            "have such names too"
-        )
-    stem, parts = path.name.removesuffix(_ending(number, count)), []
-    for k in range(count):
-        other = path.with_name(f"{stem}{_ending(k, count)}")
+    endings, parts = [f"-{k + 1:05}-of-{count:05}.gguf" for k in range(count)], []
+    if not path.name.endswith(endings[number]):
+        raise MemdescError(f"{which}; parts must have names such as NAME{endings[number]}")
+    for k, ending in enumerate(endings):
+        other = path.with_name(path.name.removesuffix(endings[number]) + ending)
         if not other.exists():
-            raise MemdescError(
-                f"{which}: {str(other)!r} is missing, and all parts must be in one folder"
-            )
+            raise MemdescError(f"{which}: {str(other)!r} is missing, which must be beside it")
         parts.append(part if k == number else _read_part(other))
         if _split_of(parts[k])[:2] != (k, count):
             raise MemdescError(f"{str(other)!r} does not say that it is part {k + 1} of {count}")
     model = joined(path, parts)
     if ntensors not in {0, len(model.entries)}:
-        raise MemdescError(
-            f"{str(path)!r} says {ntensors} tensors in {count} parts, which have "
-            f"{len(model.entries)}"
-        )
+        have = f"in {count} parts, which have {len(model.entries)}"
+        raise MemdescError(f"{str(path)!r} says {ntensors} tensors {have}")
     rest = {key: value for key, value in model.metadata.items() if key not in _SPLIT}
     return model._replace(metadata=rest)
-
-
-def _ending(number: int, count: int) -> str:
-    return f"-{number + 1:05}-of-{count:05}.gguf"
 
 
 def _split_of(part: Container) -> tuple[int, int, int]:
@@ -206,17 +191,13 @@ def _read_part(path: Path) -> Container:
         for (name, shape, kind, at), after in zip_longest(infos, infos[1:]):
             place = f"tensor {short_repr(name)} starts at byte {at} of the data"
             if at % alignment:
-                raise MemdescError(
-                    f"{place}, which is not a multiple of the alignment, {alignment}"
-                )
+                raise MemdescError(f"{place}, not a multiple of the alignment, {alignment}")
             if after and after[-1] < at:
                 raise MemdescError(f"{place}, but the next, {short_repr(after[0])}, before it")
             # how many bytes one of an unknown type has is not known
-            nbytes = (after[-1] if after else state.nbytes - start) - at
-            if row := _TYPES.get(kind):
-                nbytes = prod(shape) // row.block * row.nbytes
-            elif not prod(shape):
-                nbytes = 0
+            nbytes, row = (after[-1] if after else state.nbytes - start) - at, _TYPES.get(kind)
+            if row or not prod(shape):
+                nbytes = prod(shape) // row.block * row.nbytes if row else 0
             elif nbytes <= 0:
                 raise MemdescError(f"{place} and ends there: it has no bytes")
             dtype = row.name if row else f"ggml_type_{kind}"
@@ -236,10 +217,8 @@ def _info(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
         shape = checked_shape(dims[::-1])
         row, last = _TYPES.get(kind), shape[-1] if shape else 1
         if row is not None and last % row.block:
-            raise MemdescError(
-                f"{row.name} has blocks of {row.block} elements, which do not divide its rows of "
-                f"{last}"
-            )
+            blocks = f"{row.name} has blocks of {row.block} elements"
+            raise MemdescError(f"{blocks}, which do not divide its rows of {last}")
     return name, shape, kind, offset
 
 
@@ -287,13 +266,13 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)
     kind = int(unknown[1]) if unknown else _BY_NAME.get(dtype)
-    if dtype in DATA_TYPES and (kind is None or len(shape) > _MAX_NDIMS):
+    if dtype in DATA_TYPES and (kind is None or len(shape) > GGUF_NDIMS):
         tensor = tensor._replace(desc=tensor.desc or stored_desc(dtype, shape)[0])
         kind = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}") if kind is None else kind
-        count = max(len(shape) - _MAX_NDIMS, 0) + 1
+        count = max(len(shape) - GGUF_NDIMS, 0) + 1
         shape = (prod(shape[:count]), *shape[count:])
-    if kind is None or len(shape) > _MAX_NDIMS:
-        problem = f"no type {dtype!r}" if kind is None else f"{_MAX_NDIMS} dims, not {shape}"
+    if kind is None or len(shape) > GGUF_NDIMS:
+        problem = f"no type {dtype!r}" if kind is None else f"{GGUF_NDIMS} dims, not {shape}"
         raise MemdescError(
             f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
         )

@@ -33,6 +33,7 @@ from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import (
     MAX_DESCRIPTOR,
+    MAX_NAME,
     Container,
     Entry,
     FileState,
@@ -60,8 +61,6 @@ _MAX_HEADER, _MAX_REASON = 10_000, 160
 # the bytes that are read for a header; arrays of up to the latter are read whole, as zipfile then
 # compares their checksums
 _START, _SMALL = 12_000, 2**16
-# the longest name of a member, in bytes
-_MAX_NAME = 2**16 - 1
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
 # bytes copied, or added to a checksum, at a time; the former stay cache-resident
@@ -122,16 +121,12 @@ def _read_entry(
     if dtype.hasobject:
         raise MemdescError("Object arrays cannot be loaded when allow_pickle=False")
     if dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
-        raise MemdescError(
-            f"it holds records, or elements of no bytes, not elements of one type: {dtype.str}"
-        )
+        raise MemdescError(f"it holds no elements of one type, but {dtype.str}")
     shape = checked_shape(sizes)
     wanted, there = prod(shape) * dtype.itemsize, nbytes - data
     if wanted > there:
-        raise MemdescError(
-            f"its header means {wanted} bytes, {dtype} of shape {shape}, but {there} follow; it "
-            "was cut off, or never written completely"
-        )
+        what = f"{wanted} bytes, {dtype} of shape {shape}"
+        raise MemdescError(f"its header means {what}, but {there} follow; it was cut off")
     desc, reason, kind = None, "", dtype.str
     try:
         kind = data_type(dtype).name
@@ -148,18 +143,14 @@ def _read_data(file: IO[bytes], wanted: int, first: bytes) -> NDArray[np.uint8]:
     try:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
-        raise MemdescError(
-            f"it holds {wanted} bytes, more than the system has memory for"
-        ) from None
-    rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
-    held = first[:wanted]
-    rest[: len(held)] = held
-    rest = rest[len(held) :]
-    while rest.nbytes:
-        count = file.readinto(rest[:_COPIED])  # type: ignore[attr-defined] # binary files have it
+        raise MemdescError(f"there is no memory for the {wanted} bytes that it holds") from None
+    at = min(len(first), wanted)
+    data[:at] = np.frombuffer(first, np.uint8, at)
+    while at < wanted:
+        count = file.readinto(data[at : at + _COPIED])  # type: ignore[attr-defined] # files have it
         if not count:
-            raise MemdescError(f"it ended after {wanted - rest.nbytes} of {wanted} bytes")
-        rest = rest[count:]
+            raise MemdescError(f"it ended after {at} of {wanted} bytes")
+        at += count
     return data
 
 
@@ -174,10 +165,8 @@ def read_npy(path: Path) -> Container:
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
         entry, *_ = _read_entry(file, state.nbytes, name, (path, 0, state))
         if rest := state.nbytes - entry.offset - entry.nbytes:
-            raise MemdescError(
-                f"{rest} bytes follow its data, {entry.dtype} of shape {entry.shape}; if they are "
-                "further arrays, read them with numpy.load, and save each into a file"
-            )
+            data = f"its data, {entry.dtype} of shape {entry.shape}"
+            raise MemdescError(f"{rest} bytes follow {data}; numpy.load reads further arrays")
         return Container("npy", check_entries([entry]), {}, (path,))
 
 
@@ -262,15 +251,10 @@ def _arrays(archive: zipfile.ZipFile) -> list[str]:
     names = archive.namelist()
     twice, count = Counter(names or [""]).most_common(1)[0]
     if count > 1:
-        raise MemdescError(
-            f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
-            "each"
-        )
+        raise MemdescError(f"it has {count} members called {short_repr(twice)}")
     found = [check_name(name.removesuffix(_ENDING)) for name in names if name.endswith(_ENDING)]
     if names and not found:
-        raise MemdescError(
-            f"none of its {len(names)} members is a .npy: it is another kind of .zip"
-        )
+        raise MemdescError(f"none of its {len(names)} members is a .npy: it is another .zip")
     return found
 
 
@@ -283,8 +267,7 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
         if each.compress_type not in legal or each.flag_bits & 1:
             raise MemdescError(
                 f"member {short_repr(each.filename)} is compressed, or has a password; "
-                "reorder.load_all reads what numpy.savez_compressed writes, and save writes "
-                "members as they are"
+                "reorder.load_all reads what numpy.savez_compressed writes"
             )
     # zipfile compares a checksum only of what is read once, from the start to the end
     with archive.open(info) as file:
@@ -297,11 +280,9 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
                 data = _read_data(file, entry.nbytes, first)
             file.read(1)  # zipfile compares the checksum at the end of a member
     if beside is not None:
-        place = f"the member {short_repr(beside.filename)}"
+        place, who = f"the member {short_repr(beside.filename)}", short_repr(name)
         if is_fortran:
-            raise MemdescError(
-                f"{short_repr(name)} is not row-major as its descriptor is; remove {place}"
-            )
+            raise MemdescError(f"{who} is not row-major as its descriptor is; remove {place}")
         if beside.file_size > MAX_DESCRIPTOR:
             raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
         with archive.open(beside) as file:  # a bound, as it may unpack to more than it claims
@@ -325,10 +306,8 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
     at = 0
     for tensor in tensors:
         array, text = _form_of(tensor)
-        if len(tensor.name.encode()) + len(_DESCRIPTOR) > _MAX_NAME:
-            raise MemdescError(
-                f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
-            )
+        if len(tensor.name.encode()) + len(_DESCRIPTOR) > MAX_NAME:
+            raise MemdescError(f"{short_repr(tensor.name)} is too long for the name of a member")
         for ending, head, nbytes in (
             (_ENDING, array, tensor.nbytes),
             (_DESCRIPTOR, f"{text}\n".encode(), 0),
@@ -341,9 +320,7 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
             start = at + len(pieces[-1][1])
             spans.setdefault(tensor.name, (start, nbytes))
             at = start + nbytes
-    end = _End(at)
-    _write_members(end, members)
-    pieces.append((at, end.getvalue()))
+    pieces.append((at, _end_of(members, at)))
     seal = partial(_write_checksums, members=members, end=at)
     return PlannedFile(name, at + len(pieces[-1][1]), tuple(pieces), spans, seal)
 
@@ -353,20 +330,16 @@ def _form_of(tensor: Tensor) -> tuple[bytes, str]:
 
     Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
     """
-    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    desc, kind = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0], tensor.dtype
     if desc is None:
-        raise MemdescError(
-            f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
-            f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
-        )
-    own = np.dtype(np.uint8)
-    shape: tuple[int, ...] = (tensor.nbytes,)
-    kind = DATA_TYPES.get(tensor.dtype)
-    if kind is not None and not kind.is_packed:
-        # numpy's own types, or words instead of those of ml_dtypes
-        own = kind.numpy if kind.numpy.isbuiltin == 1 else kind.bits_dtype
-        shape = tensor.shape
-    return _header(own, shape), desc_to_json(desc, tensor.note)
+        what = f"a .npz is not written with {kind} of shape {tensor.shape}"
+        raise MemdescError(f"tensor {short_repr(tensor.name)}: {what}; write .safetensors")
+    held = DATA_TYPES.get(kind)
+    if held is None or held.is_packed:
+        return _header(np.dtype(np.uint8), (tensor.nbytes,)), desc_to_json(desc, tensor.note)
+    # numpy's own types, or words instead of those of ml_dtypes
+    own = held.numpy if held.numpy.isbuiltin == 1 else held.bits_dtype
+    return _header(own, tensor.shape), desc_to_json(desc, tensor.note)
 
 
 def _local_header(member: zipfile.ZipInfo) -> bytes:
@@ -393,9 +366,12 @@ class _End(BytesIO):
         return super().seek(offset - self._start, whence)
 
 
-def _write_members(file: IO[bytes], members: Sequence[zipfile.ZipInfo]) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.filelist.extend(members)
+def _end_of(members: Sequence[zipfile.ZipInfo], start: int) -> bytes:
+    """Return the end of an archive, which lists its members, from an offset on."""
+    with _End(start) as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.filelist.extend(members)
+        return file.getvalue()
 
 
 def _write_checksums(grown: Path, *, members: Sequence[zipfile.ZipInfo], end: int) -> None:
@@ -409,4 +385,4 @@ def _write_checksums(grown: Path, *, members: Sequence[zipfile.ZipInfo], end: in
             file.seek(member.header_offset + _CRC)
             file.write(struct.pack("<L", member.CRC))
         file.seek(end)
-        _write_members(file, members)
+        file.write(_end_of(members, end))

@@ -20,6 +20,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import (
+    MAX_NDIMS,
     Container,
     Entry,
     FileState,
@@ -33,7 +34,8 @@ from reorder.checkpoints.formats.entry import (
 )
 from reorder.disk import naming
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# kinds of fields, and how many bytes those of a fixed size have
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
 # the most bytes in a name, and in a location
@@ -48,8 +50,6 @@ _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
 _IS_EXTERNAL = 1
-# more dims are refused
-_MAX_NDIMS = 64
 # TensorProto.DataType from 1 on and from 9 on, without strings; complex and 2-bit numbers are not
 # data types here
 TYPES = MappingProxyType(
@@ -62,8 +62,6 @@ _BITS = {"complex64": 64, "complex128": 128, "uint2": 2, "int2": 2}
 _BITS |= {name: DATA_TYPES[name].bits for name in TYPES.values() if name in DATA_TYPES}
 # the most digits in an offset
 _MAX_DIGITS = 19
-# keys of external data that are read
-_EXTERNAL_KEYS = {"location", "offset", "length"}
 
 
 class _Field(NamedTuple):
@@ -82,7 +80,7 @@ class _Field(NamedTuple):
         while at < self.end:
             tag, content = self._varint(at)
             number, kind = tag >> 3, tag & 7
-            value, nbytes = None, {_FIXED64: 8, _FIXED32: 4}.get(kind, 0)
+            value, nbytes = None, _FIXED.get(kind, 0)
             if kind == _VARINT:
                 value, content = self._varint(content)
             elif kind == _BYTES:
@@ -95,7 +93,7 @@ class _Field(NamedTuple):
                     f"that ends at {self.end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
                 )
             at = content + nbytes
-            yield _Field(self.file, number, value, content, at)
+            yield self._replace(number=number, value=value, start=content, end=at)
 
     def _varint(self, at: int) -> tuple[int, int]:
         value = 0
@@ -117,15 +115,13 @@ class _Field(NamedTuple):
             yield value
 
     def text(self) -> str:
-        nbytes = self.end - self.start
+        what, nbytes = f"a string at byte {self.start}", self.end - self.start
         if nbytes > _MAX_TEXT:
-            raise MemdescError(
-                f"a string at byte {self.start} has {nbytes} bytes; at most {_MAX_TEXT} are read"
-            )
+            raise MemdescError(f"{what} has {nbytes} bytes; at most {_MAX_TEXT} are read")
         try:
             return str(self.file[self.start : self.end], "utf-8")
         except UnicodeDecodeError:
-            raise MemdescError(f"a string at byte {self.start} is not UTF-8") from None
+            raise MemdescError(f"{what} is not UTF-8") from None
 
     def pair(self) -> tuple[str, str]:
         """Return the key and the value of an entry of a map."""
@@ -145,15 +141,14 @@ def _initializer(
     for field in message.fields():
         if field.number == _DIMS:
             # a damaged model may have any number of them
-            dims += islice(field.numbers(), _MAX_NDIMS + 1)
-            checked_shape(dims)
+            dims = [*checked_shape([*dims, *islice(field.numbers(), MAX_NDIMS + 1)])]
         elif field.number == _TYPE:
             kind = field.value or 0
         elif field.number == _NAME:
             name = field.text()
         elif field.number == _EXTERNAL:
             key, value = field.pair()
-            external |= {key: value} if key in _EXTERNAL_KEYS else {}
+            external |= {key: value} if key in {"location", "offset", "length"} else {}
         elif field.number == _LOCATION:
             location = field.value or 0
         elif field.number in {_RAW, *_TYPED.values()}:
@@ -174,10 +169,7 @@ def _initializer(
         elif held is not None:
             offset, length = held.start, held.end - held.start
         if length != nbytes:
-            raise MemdescError(
-                f"{dtype} of shape {short_repr(shape)} takes {nbytes} bytes, but {length} are "
-                "stored"
-            )
+            raise MemdescError(f"{dtype} of shape {shape} takes {nbytes} bytes, not {length}")
     return name, Entry(name, dtype, shape, home, offset, nbytes, files[home])
 
 

@@ -32,6 +32,7 @@ from reorder.checkpoints.formats.entry import (
     descriptors_of,
     joined,
     open_container,
+    read_json,
     safe_path,
 )
 from reorder.disk import cannot, naming, read_if_exists, read_small
@@ -54,7 +55,7 @@ _BITS = {theirs: DATA_TYPES[ours].bits for ours, theirs in _NAMES.items()}
 _BITS |= {"F6_E2M3": 6, "F6_E3M2": 6, "C64": 64}
 # data starts at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
-_ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
+_ENTRY_KEYS = ("data_offsets", "dtype", "shape")
 
 
 def read(path: Path) -> Container:
@@ -62,10 +63,8 @@ def read(path: Path) -> Container:
     with open_container(path, "a safetensors file") as (file, state):
         length = int.from_bytes(file.read(_LENGTH), "little")
         if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
-            raise MemdescError(
-                f"its header would have {length} bytes, and the file has {state.nbytes}; at most "
-                f"{_MAX_HEADER} are read"
-            )
+            sizes = f"{length} bytes, and the file has {state.nbytes}"
+            raise MemdescError(f"its header would have {sizes}; at most {_MAX_HEADER} are read")
         header, metadata = _parse(file.read(length))
         end = start = _LENGTH + length
         entries = []
@@ -76,10 +75,8 @@ def read(path: Path) -> Container:
             end += nbytes
         found = container_of("safetensors", path, entries, metadata)
         if end != state.nbytes:
-            raise MemdescError(
-                f"its tensors end at byte {end} of {state.nbytes}, by the sizes in the header; a "
-                "safetensors file has no gaps"
-            )
+            where = f"byte {end} of {state.nbytes}, by the sizes in the header"
+            raise MemdescError(f"its tensors end at {where}; a safetensors file has no gaps")
         return found
 
 
@@ -93,12 +90,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields of each tensor, and the metadata."""
-    try:
-        header = json.loads(text.decode(), object_pairs_hook=_without_doubles)
-    except MemdescError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise MemdescError(f"its header is not JSON: {error}") from None
+    header = read_json(text, "its header is not JSON", object_pairs_hook=_without_doubles)
     if not isinstance(header, dict):
         raise MemdescError(f"its header is not an object of JSON, but {short_repr(header)}")
     metadata = header.pop(_METADATA, None)
@@ -109,10 +101,9 @@ def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
-    if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
-        raise MemdescError(
-            f"it has other fields than {', '.join(sorted(_ENTRY_KEYS))}: {short_repr(fields)}"
-        )
+    if not isinstance(fields, dict) or fields.keys() != {*_ENTRY_KEYS}:
+        keys = ", ".join(_ENTRY_KEYS)
+        raise MemdescError(f"it has other fields than {keys}: {short_repr(fields)}")
     kind: Any = fields["dtype"]
     shape, span = checked_shape(fields["shape"]), fields["data_offsets"]
     bits = _BITS.get(kind) if isinstance(kind, str) else None
@@ -123,10 +114,8 @@ def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
         raise MemdescError(f"data_offsets are not a range, but {short_repr(span)}")
     nbytes = span[1] - span[0]
     if bits * prod(shape) != 8 * nbytes:
-        raise MemdescError(
-            f"{kind} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits, "
-            f"but its data_offsets span {nbytes} bytes"
-        )
+        need = f"{kind} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits"
+        raise MemdescError(f"{need}, but its data_offsets span {nbytes} bytes")
     return _TYPES.get(kind, kind), shape, span[0], nbytes
 
 
@@ -134,24 +123,19 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
     """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes."""
     check_planned(name, tensors)
     texts = {**metadata, **descriptors_of(tensors)}
-    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
-        raise MemdescError(f"metadata {short_repr(wrong[0])} of {name!r} is not a string")
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
     at, places = 0, dict[str, int]()
     for tensor in sorted(tensors, key=_sort_key):
         if tensor.name == _METADATA:
-            raise MemdescError(
-                f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
-            )
+            raise MemdescError(f"a tensor cannot be called {_METADATA!r} here; give another name")
         kind, end = _NAMES.get(tensor.dtype, tensor.dtype), at + tensor.nbytes
         header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (at, end)}
         places[tensor.name], at = at, end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
-        raise MemdescError(
-            f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
-        )
+        most = f"at most {_MAX_HEADER} are read"
+        raise MemdescError(f"the header of {name!r} would have {len(text)} bytes; {most}")
     head = len(text).to_bytes(_LENGTH, "little") + text
     spans = {each.name: (len(head) + places[each.name], each.nbytes) for each in tensors}
     return PlannedFile(name, len(head) + at, ((0, head),), spans)
@@ -174,8 +158,6 @@ def _sort_key(tensor: Tensor) -> tuple[bool, int]:
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
-# how many names a message lists
-_SHOWN = 4
 # as `save_pretrained` numbers shards, with at least five digits; the most that are looked for
 _NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 _MAX_SHARDS = 10_000
@@ -198,16 +180,19 @@ def read_folder(folder: Path) -> Container:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise cannot(folder, "read", error) from None
-    indices = find_indices(names)
+    who, indices = repr(str(folder)), find_indices(names)
     if len(indices) > 1:
-        raise MemdescError(
-            f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
-        )
+        raise MemdescError(f"{who} has {len(indices)} indices, {', '.join(indices)}; name one")
     if indices:
         return read_index(folder / indices[0])
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
-        raise MemdescError(_nothing(folder, names))
+        msg = f"{who} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
+        if others := [name for name in names if name.endswith(_FILES)]:
+            msg += f"; name a file, such as {others[0]!r}"
+        if pickles := [name for name in names if name.endswith(_PICKLES)]:
+            msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
+        raise MemdescError(msg)
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
     if _WHOLE in shards and all(_stem_of(name) != _STEM for name in {*shards} - {_WHOLE}):
         shards = [_WHOLE]
@@ -217,26 +202,14 @@ def read_folder(folder: Path) -> Container:
     if absent := _absent(shards):
         is_are = "is" if len(absent) == 1 else "are"
         why = (
-            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
-            f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
-            f"name one file to read only that one: {str(folder / shards[0])!r}"
+            f"{who} has {len(shards)} files {_ENDING}, and the numbers in their names show that "
+            f"{first_of(absent)} {is_are} missing; fetch what is missing, or name one file "
+            f"to read only that one: {str(folder / shards[0])!r}"
         )
         # one of them says it for all
         unread = dict.fromkeys(absent, Unread("it is missing too")) | unread
         unread[absent[0]] = Unread(why)
     return joined(folder, [*found.values()])._replace(unread=unread)
-
-
-def _nothing(folder: Path, names: Sequence[str]) -> str:
-    msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
-    if others := [name for name in names if name.endswith(_FILES)]:
-        msg += f"; name a file, such as {others[0]!r}"
-    if pickles := [name for name in names if name.endswith(_PICKLES)]:
-        msg += (
-            f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
-            "bytes, which do not say what they hold"
-        )
-    return msg
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
@@ -278,15 +251,13 @@ def read_index(path: Path) -> Container:
         names = _weight_map(text)
         shards, unread = _read_shards(path.parent, sorted({*names.values()}))
     found = joined(path, [*shards.values()])
-    for name, shard in names.items():
-        if shard in shards and name not in shards[shard].entries:
-            raise MemdescError(
-                f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which does not have it"
-            )
-    if unknown := found.entries.keys() - names.keys():
-        raise MemdescError(
-            f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
-        )
+    with naming(path):
+        for name, shard in names.items():
+            if shard in shards and name not in shards[shard].entries:
+                msg = f"{short_repr(name)} should be in {shard!r}, which does not have it"
+                raise MemdescError(msg)
+        if unknown := found.entries.keys() - names.keys():
+            raise MemdescError(f"it does not name {short_repr(min(unknown))}, which a shard holds")
     held = {
         file: Unread(f"{str(path)!r}: {why}", tuple(name for name in names if names[name] == file))
         for file, (why, _) in unread.items()
@@ -305,10 +276,7 @@ def homes_beside(path: Path) -> dict[str, str]:
 
 
 def _weight_map(text: bytes) -> dict[str, str]:
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MemdescError(f"it is not JSON: {error}") from None
+    fields = read_json(text, "it is not JSON")
     names = fields.get("weight_map") if isinstance(fields, dict) else None
     if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):
         return names

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 from memdesc.errors import MemdescError
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats import gguf, numpy_files, onnx, safetensors
+from reorder.checkpoints.formats import gguf, onnx, safetensors
+from reorder.checkpoints.formats import numpy_files as npy
 from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
 from reorder.checkpoints.formats.safetensors import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
@@ -24,10 +25,9 @@ _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values ro
 
 
 class Format(NamedTuple):
-    """A format: its name, how its files start and end, and what reads and plans them."""
+    """A format: its name, which is the ending of its files, how they start, and what reads them."""
 
     name: str
-    ending: str
     # a pattern of the first bytes of its files; None if they have no magic number
     start: bytes | None
     # what messages call such a file
@@ -37,50 +37,31 @@ class Format(NamedTuple):
     plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], PlannedFile] | None
     # whether files have room for metadata
     has_metadata: bool = True
-    # whether it stores the names of tensors
-    has_names: bool = True
     # whether tensors may have no dims
     has_scalars: bool = True
-    # whether every reader sees the order of a permuted tensor's axes
-    shows_order: bool = False
+    # whether it holds one array without a name, and every reader sees the order of its axes
+    is_array: bool = False
+
+    @property
+    def ending(self) -> str:
+        """The ending of the names of its files."""
+        return f".{self.name}"
 
 
+_ZIP, _NPY = rb"PK(\x03\x04|\x05\x06)", b"\x93NUMPY"
+# the length of the header, about 100 MB at most, and its brace
+_SAFETENSORS = rb".{3}[\0-\5]\0{4}\{"
 # A new format is one more module, and its row here.
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            # the length of the header, about 100 MB at most, and its brace
-            Format(
-                *("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{", "a .safetensors file"),
-                *(safetensors.read, safetensors.plan),
-            ),
-            Format(
-                *("gguf", ".gguf", b"GGUF", "a GGUF file", gguf.read, gguf.plan),
-                has_scalars=False,
-            ),
-            Format(
-                *(
-                    "npy",
-                    ".npy",
-                    b"\x93NUMPY",
-                    "a .npy file",
-                    numpy_files.read_npy,
-                    numpy_files.plan_npy,
-                ),
-                has_metadata=False,
-                has_names=False,
-                shows_order=True,
-            ),
-            Format(
-                *("npz", ".npz", rb"PK(\x03\x04|\x05\x06)", "a .npz, or another .zip"),
-                *(numpy_files.read_npz, numpy_files.plan_npz),
-                has_metadata=False,
-            ),
-            Format("onnx", ".onnx", None, "an ONNX model", onnx.read, None),
-        )
-    }
+_ROWS = (
+    Format("safetensors", _SAFETENSORS, "a .safetensors file", safetensors.read, safetensors.plan),
+    Format("gguf", b"GGUF", "a GGUF file", gguf.read, gguf.plan, has_scalars=False),
+    Format(
+        "npy", _NPY, "a .npy file", npy.read_npy, npy.plan_npy, has_metadata=False, is_array=True
+    ),
+    Format("npz", _ZIP, "a .npz, or another .zip", npy.read_npz, npy.plan_npz, has_metadata=False),
+    Format("onnx", None, "an ONNX model", onnx.read, None),
 )
+FORMATS: Mapping[str, Format] = MappingProxyType({row.name: row for row in _ROWS})
 
 
 class Foreign(NamedTuple):
@@ -100,7 +81,6 @@ _TEXT = (
     "writes them into a .npy of their shape"
 )
 _HDF5 = "h5py reads it, and numpy.save writes its arrays"
-_DECOMPRESS = "decompress it first"
 # a .zip, told from a .npz by its members
 _TORCH = Foreign("a file of torch.save", None, _PICKLE)
 _FOREIGN = (
@@ -113,9 +93,9 @@ _FOREIGN = (
     Foreign("an HDF5 file", rb"\x89HDF\r\n\x1a\n", _HDF5),
     # OpenVINO's text dumps start with the shape; other programs write lines of numbers
     Foreign("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
-    Foreign("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
-    Foreign("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
-    Foreign("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
+    Foreign("compressed by gzip", rb"\x1f\x8b\x08", "decompress it first"),
+    Foreign("compressed by zstd", rb"\x28\xb5\x2f\xfd", "decompress it first"),
+    Foreign("compressed by xz", rb"\xfd7zXZ\0", "decompress it first"),
 )
 # endings of files of tensors that are neither read nor written
 FOREIGN_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
@@ -154,7 +134,7 @@ def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
 def _is_of_torch(file: BinaryIO) -> bool:
     try:
         names = zipfile.ZipFile(file).namelist()
-    except numpy_files.DAMAGES:
+    except npy.DAMAGES:
         return False  # reading it will report the error
     return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 

@@ -7,19 +7,22 @@ is made by compiled code, and can be compared with its definition in numpy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm
 from threading import local
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import Layout, MemdescError, MemoryDesc, memory_desc
 from memdesc.desc import desc_of
 from memdesc.record import RecordDesc
 from memdesc.views import permute_axes
 from reorder.api import prepare
+from reorder.checkpoints.formats.entry import Desc
 from reorder.checkpoints.moves.pieces import FieldLayout, Operand, Region
 from reorder.memory.memory import Memory
 from reorder.plan.plan import check_pair, plan_reorder
@@ -34,18 +37,10 @@ from reorder.values.binding import bind
 from reorder.values.formats import INTEGERS
 from reorder.values.scales import check_quantized_types, split_dims
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from memdesc import Layout
-
-    Desc = RecordDesc | MemoryDesc
-    # for each tensor that is read, or each that is written, by its role
-    Bytes = Mapping[str, NDArray[np.uint8]]
-    Operands = Mapping[str, Operand]
-    Layouts = Mapping[str, tuple[Layout, ...]]
+# for each tensor that is read, or each that is written, by its role
+Bytes = Mapping[str, NDArray[np.uint8]]
+Operands = Mapping[str, Operand]
+Layouts = Mapping[str, tuple[Layout, ...]]
 
 # the role of a tensor that is not part of a record, and of codes beside their scales
 ONLY = "memory"
@@ -71,10 +66,6 @@ class _Scratch(local):
             fresh = np.empty(nbytes + _PAGE, np.uint8)
             held = self.held[name] = fresh[-fresh.ctypes.data % _PAGE :]
         return held[:nbytes]
-
-    def clear(self) -> None:
-        """Free all buffers of the thread."""
-        self.held.clear()
 
 
 scratch = _Scratch()
@@ -118,19 +109,14 @@ class Change(ABC):
         """Whether the bytes that are written are those that are read."""
         return False
 
-    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
-        """Return the change of a region, whose fields have these layouts."""
+    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
+        """Return the change of a region, whose fields have these layouts, with other `more`."""
         return replace(
             self,
             src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
             dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
-            **self._numbers_in(region),
+            **more,
         )
-
-    def _numbers_in(self, region: Region) -> dict[str, Any]:
-        """Return what else the change of a region has."""
-        del region
-        return {}
 
     @abstractmethod
     def apply(self, read: Bytes) -> Bytes:
@@ -194,11 +180,11 @@ class Reorder(Change):
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
 
-    def _numbers_in(self, region: Region) -> dict[str, Any]:
-        """Return the attribute with the scales and zero points of the elements of a region."""
+    def part(self, region: Region, read: Layouts, written: Layouts, **more: Any) -> Self:
+        """Return the change of a region, with the scales and zero points of its elements."""
         attr = self.attr
         if attr is None or not attr.parameters:
-            return {}
+            return super().part(region, read, written, **more)
         operands = {each.role: each for each in bind(attr, self.src, self.dst).operands}
         given: dict[str, Any] = {}
         for each in filter(lambda each: each.mask, attr.parameters):
@@ -208,7 +194,7 @@ class Reorder(Change):
                 for dim, (size, at, group) in enumerate(zip(*region, operand.groups, strict=True))
             )
             given[each.role] = each.values.reshape(operand.sizes)[along].reshape(-1)
-        return {"attr": replace(attr, **given)}
+        return super().part(region, read, written, attr=replace(attr, **given))
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -234,10 +220,7 @@ class Quantize(Change):
     def __post_init__(self) -> None:
         check_quantized_types(self.src.dtype, self.codes.dtype)
         if self.src.dtype.bits > _SCALE_BITS:
-            raise MemdescError(
-                "scales are chosen and stored in f32, for floats of 16 or 32 bits, not "
-                f"{self.src.dtype}"
-            )
+            raise MemdescError(f"scales are chosen and stored in f32, not for {self.src.dtype}")
         split_dims(self.src.dims, self.axes, self.groups)
 
     @classmethod
@@ -343,7 +326,11 @@ class Repack(Change):
         found = dequantize_reference(record_of(self.dst, written))
         # -0 and 0 are one number
         wanted, found = values.transpose(order) + 0.0, found + 0.0
-        return wanted, _rounded_alike(wanted, found) if is_rounded(self.src, self.dst) else found
+        if is_rounded(self.src, self.dst):  # by two roundings to f32
+            with np.errstate(all="ignore"):
+                wide = wanted.astype(np.float64)
+                found = np.where(abs(wide - found) <= 2.0**-22 * abs(wide), wanted, found)
+        return wanted, found
 
 
 def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
@@ -372,14 +359,6 @@ def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
     """Return the bytes, with zeros after them up to `nbytes`."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
-
-
-def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the numbers found, with those within two roundings to f32 replaced by the wanted."""
-    with np.errstate(all="ignore"):
-        wide = wanted.astype(np.float64), found.astype(np.float64)
-        is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])
-    return np.where(is_close, wanted, found)
 
 
 def record_of(desc: RecordDesc, data: Bytes) -> Record:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.record import RecordDesc
+from memdesc.record import Field, RecordDesc
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
+from reorder.checkpoints.formats.entry import Desc
 from reorder.checkpoints.moves.changes import (
     ONLY,
+    Bytes,
+    Change,
     Reorder,
     code_tensors,
     padded,
@@ -24,16 +29,9 @@ from reorder.checkpoints.moves.changes import (
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
+from reorder.records.record import first_index
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from numpy.typing import NDArray
-
-    from memdesc.record.field import Field
-    from reorder.checkpoints.moves.changes import Bytes, Change, Desc
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
@@ -102,18 +100,13 @@ def _refuse(
 ) -> None:
     """Refuse numbers of a field if some are wrong; the message has an index in the whole tensor."""
     if wrong.any():
-        first = _first(wrong)
+        first = first_index(wrong)
         at = _moved(first, [at // group for at, group in zip(offsets, part.groups, strict=False)])
         value = "NaN" if np.isnan(values[first]) else f"{values[first]:g}"
         raise FinalError(
             f"{part.name} of {part.kind} is {value} at {at}, and {wrong.sum()} of {wrong.size} "
             f"read with it are {why}"
         )
-
-
-def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the first index at which an array is true."""
-    return tuple(int(i) for i in np.argwhere(wrong)[0])
 
 
 def _moved(index: tuple[int, ...], offsets: Collection[int]) -> tuple[int, ...]:
@@ -155,8 +148,7 @@ def check_lost(losses: Mapping[str, Lost], name: str) -> None:
         )
     if saturated and saturated == nelems:
         raise FinalError(
-            f"{name}: all {nelems} numbers are beyond {dtype} at this scale, so each would become "
-            "its largest or least number; give a larger scale"
+            f"{name}: all {nelems} numbers are beyond {dtype} at this scale; give a larger scale"
         )
 
 
@@ -180,10 +172,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     wanted = cache(lambda: _wanted(src, dst, attr, read))
     if isinstance(src, MemoryDesc):
         if _may_saturate(src, dst, attr):
-            limits = INTEGERS.get(name)
-            low, high = (
-                (limits.low, limits.high) if limits else (-FLOATS[name].max, FLOATS[name].max)
-            )
+            low, high = (-form.max, form.max) if form else INTEGERS[name]
             numbers = wanted()
             saturated = int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
         held = FLOATS.get(src.dtype.name)
@@ -241,8 +230,8 @@ def _check_finite(
     lost = ~np.isfinite(found) & was_finite
     if not lost.any():
         return
-    at = _first(lost)
-    index, value, others = _moved(at, offsets), wanted[at], int(lost.sum()) - 1
+    at = first_index(lost)
+    index, value, others = _moved(at, offsets), wanted[at], lost.sum() - 1
     more = f", and so do {others} more near it" if others else ""
     if not np.isfinite(value):
         raise FinalError(

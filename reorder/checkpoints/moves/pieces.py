@@ -12,6 +12,7 @@ innermost blocks of a region form one run of bytes; the blocks around them are l
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
@@ -24,8 +25,6 @@ from memdesc.tuples import NamedTuple
 from memdesc.views import submemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from reorder.checkpoints.moves.changes import Change
 
 # How many bytes a piece reads and writes if memory allows, so that its runs are long.
@@ -89,10 +88,8 @@ class FieldLayout(NamedTuple):
         """Return the only field of a plain tensor. Fails if a stride is negative."""
         strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
         if desc.nelems and min(strides, default=0) < 0:
-            raise MemdescError(
-                f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in "
-                "the order of bytes, so reorder it as a whole"
-            )
+            why = f"has the negative stride {min(strides)}; pieces do not, so reorder it as a whole"
+            raise MemdescError(f"{desc!r} {why}")
         ones = (1,) * desc.ndims
         return cls(desc.layout, desc.dtype.bits, ones, ones)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -19,25 +20,22 @@ from threading import Condition, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memdesc import MemdescError, __version__
 from memdesc.errors import short_repr
 from memdesc.tuples import NamedTuple
-from reorder.checkpoints.moves.changes import scratch
+from reorder.checkpoints.formats.entry import FileState, Place
+from reorder.checkpoints.moves.changes import Bytes, scratch
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_factors, lost_by
 from reorder.checkpoints.moves.pieces import Piece, Runs, cut
 from reorder.disk import NO_LINK, errors_of, open_file, read_at, write_at
 from reorder.forks import at_fork
+from reorder.records.record import first_index
 from reorder.system import system_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-
     from distributed import Client
-    from numpy.typing import NDArray
-
-    from reorder.checkpoints.formats.entry import FileState, Place
-    from reorder.checkpoints.moves.changes import Bytes
 
 # How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = 1 << 16
@@ -73,7 +71,8 @@ class Task(NamedTuple):
         """Read the tensors, change them, and write the result; return what is lost."""
         made, lost = self.made()
         for role, runs in self.piece.writes.items():
-            _write_runs(runs, self.dst[role], made[role])
+            with errors_of(self.dst[role].path, "written"):
+                _write_runs(runs, self.dst[role], made[role])
         return lost
 
     def made(self) -> tuple[Bytes, Lost | None]:
@@ -107,14 +106,13 @@ class Task(NamedTuple):
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""
-        if _are_equal(wanted, found):
-            return
-        differ = np.argwhere(wanted != found)
-        at = tuple(int(i) for i in differ[0])
-        raise FinalError(
-            f"{self.name}: what was written differs from the definition, in {len(differ)} places "
-            f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
-        )
+        if not np.array_equal(wanted, found, equal_nan=wanted.dtype.kind == "f"):
+            differ = wanted != found
+            at = first_index(differ)
+            raise FinalError(
+                f"{self.name}: what was written differs from the definition, in {differ.sum()} "
+                f"places of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
+            )
 
 
 def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> Bytes:
@@ -124,14 +122,6 @@ def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> 
         found[role] = scratch.take(f"{what} {role}", runs.nbytes)
         _read_runs(runs, places[role], found[role])
     return found
-
-
-def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
-    if one.dtype != np.uint8:
-        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    whole = len(one) // 8 * 8  # words of 8 bytes are compared several times as fast
-    words, others = (each[:whole].view(np.uint64) for each in (one, other))
-    return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
 def _extract_runs(parts: Mapping[str, Runs], data: Bytes) -> Bytes:
@@ -161,7 +151,7 @@ class _Taken:
                     self._next = next(self._tasks, None)
                     self._held[get_ident()] = found.nbytes
                     break
-                scratch.clear()  # a thread that goes on keeps its buffers
+                scratch.held.clear()  # a thread that goes on keeps its buffers
                 self._state.wait()
             return found
 
@@ -213,7 +203,7 @@ def run_tasks(
             raise error
     finally:
         # No task may write after this returns: another conversion may use the same names. So a
-        # second Ctrl-C does not end the wait for the tasks that run.
+        # second Ctrl-C does not end the wait for the tasks that run (as it ends `Thread.join`).
         while True:
             with suppress(KeyboardInterrupt):
                 taken.stop()
@@ -289,59 +279,39 @@ def _turn_for(runs: Runs) -> AbstractContextManager[object]:
     return _turn if runs.length < _SHORT_RUN and runs.number > 1 else nullcontext()
 
 
-@contextmanager
-def _open_to_write(path: Path) -> Iterator[int]:
-    """Open a file that exists, to write parts of it."""
-    with errors_of(path, "written"):
-        handle = os.open(path, os.O_WRONLY | NO_LINK)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
-
-
 def _read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
     """Read runs of bytes of a tensor, and store them back to back; refuse a file that is short."""
-    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     with open_file(place.path) as file, _turn_for(runs):
         handle = file.fileno()
         for k, start in enumerate(runs.starts()):
             # the last run may be counted beyond the last element of the tensor
-            part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
+            part = into.data[k * runs.length :][: min(runs.length, place.nbytes - start)]
             for at, size in place.spans(start, len(part)):
-                _read_span(handle, at, part[:size], place)
+                done = 0
+                while done < size:
+                    count = read_at(handle, part[done:size], at + done)
+                    if not count:
+                        raise MemdescError(
+                            f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a "
+                            f"tensor in it ends at byte {place.start + place.nbytes}; it was "
+                            "shortened after it was opened"
+                        )
+                    done += count
                 part = part[size:]
-
-
-def _read_span(handle: int, at: int, part: memoryview, place: Place) -> None:
-    """Read bytes of a tensor that follow each other in its file."""
-    while part:
-        count = read_at(handle, part, at)
-        if not count:
-            raise MemdescError(
-                f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
-                f"ends at byte {place.start + place.nbytes}; it was shortened after it was opened"
-            )
-        part, at = part[count:], at + count
 
 
 def _write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
     """Write bytes that are back to back to runs of a tensor; its file exists."""
-    view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
-    with _open_to_write(place.path) as handle, _turn_for(runs):
+    view, size, opened = data.data, runs.length, os.open(place.path, os.O_WRONLY | NO_LINK)
+    with os.fdopen(opened, "wb", 0) as file, _turn_for(runs):
         for k, start in enumerate(runs.starts()):
             at = place.start + start
-            write_at(handle, view[k * runs.length :][: runs.length], at, _MOST_WRITTEN)
-            if runs.length >= _MOST_WRITTEN:
-                _start_writing(handle, at, at + runs.length)
-
-
-def _start_writing(handle: int, start: int, stop: int) -> None:
-    """Start writing the whole pages of a range to the disk, so that a later fsync is short."""
-    first, last = -(-start // _PAGE) * _PAGE, stop // _PAGE * _PAGE
-    start_writing = _sync_file_range()
-    if start_writing is not None and first < last:
-        start_writing(handle, first, last - first, _START_WRITING)  # a hint: errors come by fsync
+            write_at(file.fileno(), view[k * size :][:size], at, _MOST_WRITTEN)
+            start_writing = _sync_file_range() if size >= _MOST_WRITTEN else None
+            if start_writing is not None:
+                # of whole pages, so that a later fsync, which has the errors, is short
+                first, last = -(-at // _PAGE) * _PAGE, (at + size) // _PAGE * _PAGE
+                start_writing(file.fileno(), first, last - first, _START_WRITING)
 
 
 @cache

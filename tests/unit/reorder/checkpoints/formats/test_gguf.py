@@ -55,7 +55,7 @@ def test_a_file_that_shrinks_while_its_header_is_read_is_refused(tmp_path: Path)
     sys.setprofile(shrink)
     try:
         # a mapped file would end the process by a signal
-        with pytest.raises(MemdescError, match=r"x\.gguf' is not a GGUF file.*it ends within"):
+        with pytest.raises(MemdescError, match=r"x\.gguf' is not a GGUF file.*takes [0-9]+ bytes"):
             reorder.open_checkpoint(path)
     finally:
         sys.setprofile(None)
