@@ -113,6 +113,8 @@ class TransposeHead(NamedTuple):
     # 1 for rows of src and 2 for columns of dst whose bytes are permuted: from which byte each one
     # comes follows the tables, a line of bytes
     permuted: int
+    # `ScheduledBox.joins_rows`: 0 or 1
+    joins_rows: int
 
 
 class KernelLoop(NamedTuple):
@@ -230,6 +232,7 @@ def _encode_transpose(
         turns=int(scheduled.turns),
         rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
         permuted=1 + permutation.side if permutation else 0,
+        joins_rows=int(scheduled.joins_rows),
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))

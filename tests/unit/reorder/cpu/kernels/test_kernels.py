@@ -90,6 +90,8 @@ _LARGE = {
     "a wide matrix": ((3, 40_001), "ab", "ba"),
     "a tall matrix": ((40_001, 3), "ab", "ba"),
     "a square": ((300, 701), "ab", "ba"),
+    "rows that start anywhere in a line": ((1093, 211), "ab", "ba"),
+    "rows in more than one call": ((67, 66, 67), "abc", "cab"),
     "blocks both ways": ((530, 277), "AB16a16b", "BA8b32a"),
     "images": ((2, 67, 37, 41), "abcd", "aBcd16b"),
     "channels last": ((2, 3, 170, 171), "abcd", "acdb"),
