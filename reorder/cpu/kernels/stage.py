@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from contextlib import nullcontext
+from enum import Enum
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import pick
+from reorder.cpu.llvm.shuffle import concatenate, pick
+from reorder.cpu.schedule.operands import MIN_GROUP
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
     SCALING,
@@ -60,6 +62,15 @@ _UNCHANGED = frozenset({Operation.CONVERT, Operation.ROUND_F16})
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
 _LEAST = 2.0**-70
+
+
+class _Operands(Enum):
+    """What operands a row has."""
+
+    # one for all elements, one for each, or one for each group
+    ONE = 0
+    EACH = 1
+    GROUPS = 2
 
 
 class _Stage(NamedTuple):
@@ -94,7 +105,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     lines = call.program + table.lines_at * WORD_NBYTES
     stage = _Stage(types, table, starts, tables, placement.factor_address, following, lines)
     if not types.computes:
-        _emit_rows(stage, Operation.CONVERT, single=True)
+        _emit_rows(stage, Operation.CONVERT, _Operands.ONE)
         return
     has_quotient = rounding_bits(types.dst) is not None and types.work == "f32" and has_fma()
     for operation in Operation:
@@ -103,27 +114,36 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
             continue
         with when(table.operation == operation):
             if operation in {Operation.ROUND_F16, Operation.CLAMP}:
-                _emit_rows(stage, operation, single=True)
+                _emit_rows(stage, operation, _Operands.ONE)
                 continue
             with either(table.operand_mask == 0) as (one, many):
                 with one:
-                    _emit_rows(stage, operation, single=True)
+                    _emit_rows(stage, operation, _Operands.ONE)
                 with many:
-                    _emit_rows(stage, operation, single=False)
+                    if operation not in SCALING:
+                        _emit_rows(stage, operation, _Operands.EACH)
+                        continue
+                    with either(table.operand_shift == 0) as (each, grouped):
+                        with each:
+                            _emit_rows(stage, operation, _Operands.EACH)
+                        with grouped:
+                            _emit_rows(stage, operation, _Operands.GROUPS)
 
 
-def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
-    """Emit the operation on all rows; with `single` all elements of a row share one operand."""
+def _emit_rows(stage: _Stage, operation: Operation, operands: _Operands) -> None:
+    """Emit the operation on all rows."""
     columns, types = stage.table.columns, stage.types
-    at = partial(_Row, stage, operation, single=single)
+    at = partial(_Row, stage, operation, operands)
 
     def each(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
             emit(at(row))
 
     if types.streams:
-        joins = types.computes and single
+        joins = types.computes and operands is _Operands.ONE
         each(partial(_emit_lines, at=at if joins else None))
+    elif operands is _Operands.GROUPS:
+        each(_emit_groups)
     elif masks_elements(types.src, types.dst) and operation in {Operation.CONVERT, *SCALING}:
         # a separate loop for short rows: a common one needs more addresses than there are
         # registers. For a whole vector too, of which operations need no head and tail
@@ -166,6 +186,15 @@ def _emit_row(row: _Row) -> None:
         start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
         with when(count > 0):
             row.run_masked(start, count)
+
+
+def _emit_groups(row: _Row) -> None:
+    """Emit the operation on one row of whole groups: each part of a vector is inside of one."""
+    widest = row.columns & -row.sizes[0]
+    with loop(0, widest, row.sizes[0]) as i:
+        row.run(i, row.sizes[0])
+    with loop(widest, row.columns, MIN_GROUP) as i:
+        row.run(i, MIN_GROUP)
 
 
 def _head_of(row: _Row) -> Value:
@@ -287,10 +316,13 @@ class _Side(NamedTuple):
 
 
 class _Row:
-    """An operation on the vectors of one row; with `single` all elements share one operand."""
+    """An operation on the vectors of one row."""
 
-    def __init__(self, stage: _Stage, operation: Operation, number: Value, *, single: bool) -> None:
+    def __init__(
+        self, stage: _Stage, operation: Operation, operands: _Operands, number: Value
+    ) -> None:
         self.stage, self.operation, self.number = stage, operation, number
+        self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
         self.columns: Value = stage.table.columns
         self.converts = operation is Operation.CONVERT
         types, builder = stage.types, number.builder
@@ -409,12 +441,31 @@ class _Row:
         if one is not None:
             return pick(one, [0] * codec.lanes)
         i, count = lanes
+        if self.has_groups:
+            return self._read_groups(codec, side, i)
         position = self.stage.table.operand_mask & i
         values = side.load(position, codec.lanes, count).bitcast(kind)
         if count is None:
             return values
         # ones after the row, so that nothing is divided by zero
         return where(side.elements.lane_mask(count, codec.lanes), values, 1.0)
+
+    def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
+        """Return the operands of groups for a vector starting at element i.
+
+        Vectors that start lines of dst, of non-temporal stores, start anywhere in a group.
+        """
+        shift, parts = self.stage.table.operand_shift, []
+        lanes = min(MIN_GROUP, codec.lanes)
+        for start in range(0, codec.lanes, lanes):
+            group = (i + start).lshr(shift)
+            values = pick(side.load(group, 1), [0] * lanes)
+            if self.stage.types.streams:
+                rest = (group + 1 << shift) - (i + start)
+                mask = side.elements.lane_mask(rest, lanes)
+                values = where(mask, values, pick(side.load(group + 1, 1), [0] * lanes))
+            parts.append(values)
+        return concatenate(parts).bitcast(codec.values(side.dtype))
 
 
 def _side(builder: Builder, dtype: str, start: Location, *, streams: bool = False) -> _Side:

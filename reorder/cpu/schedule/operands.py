@@ -31,6 +31,10 @@ PERIOD = 64
 _MIN_PERIOD = 8
 # Rows of fewer elements than this gain from gathered operands.
 _SHORT_COLUMNS = 32
+# Least elements of a group that shares a row with others: so many lanes of a vector have one
+# operand. Groups of more than the other number are rows of their own: that is faster where vectors
+# start lines of dst.
+MIN_GROUP, _MAX_GROUP = 16, 64
 # The most values of a table. It has more than the values of the reorder only where values are
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22
@@ -46,8 +50,9 @@ class Rows(NamedTuple):
     tables: list[list[int]]
     # elements of a row
     columns: int
-    # the `operand_mask` of a `StageTable`
+    # the `operand_mask` and the `operand_shift` of a `StageTable`
     mask: int = _ONE
+    shift: int = 0
     # where the values of a block are, from where the tile starts; None: the operand is in place
     block: Words | None = None
 
@@ -100,13 +105,18 @@ def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
     return each
 
 
-def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]) -> Rows:
+def rows_of_operand(
+    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]], *, groups: bool = False
+) -> Rows:
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand.
+    operand. With `groups` a row may have an operand for each group of its elements.
     """
     rows = rows_in_place(nodes, sides)
+    grouped = _grouped_rows(nodes, sides) if groups else None
+    if grouped is not None and grouped.columns > rows.columns:
+        return grouped
     blocks = prod(extent for extent, stride in loops if stride)
     repeated = _repeated_rows(nodes, sides)
     if repeated is not None and repeated.columns > rows.columns and _fits(repeated, blocks):
@@ -155,6 +165,22 @@ def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) ->
             break
         inner += 1
     return inner
+
+
+def _grouped_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
+    """Return rows of groups whose operands follow each other; None if their size does not fit."""
+    constant = _constant_nodes(nodes, sides.operand, 1)
+    outer = len(nodes) - constant
+    size = prod(node.valid for node in nodes[outer:])
+    if not MIN_GROUP <= size <= _MAX_GROUP or size & (size - 1):
+        return None
+    extents = [node.valid for node in reversed(nodes[:outer])]
+    inner = constant + count_contiguous(extents, sides.operand[:outer][::-1])
+    rows = tile_rows(nodes, sides[:2], inner)
+    if rows.columns % size:
+        return None
+    rows = rows._replace(mask=_EACH, shift=size.bit_length() - 1)
+    return rows.with_operand(nodes, sides.operand)
 
 
 def _block_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:

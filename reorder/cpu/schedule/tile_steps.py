@@ -26,7 +26,7 @@ from reorder.cpu.schedule.operands import (
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import KernelConfig, Operation, PostOp, as_bytes
+from reorder.cpu.schedule.post_ops import SCALING, KernelConfig, Operation, PostOp, as_bytes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -229,12 +229,16 @@ class _StepWriter:
             if not self.is_indirect:
                 extents = [node.extent for node in self.tile.outer]
                 loops = [*zip(extents, self.outer_strides[k], strict=True)]
-                rows = rows_of_operand(self.nodes, strides, loops)
+                groups = operation in SCALING
+                rows = rows_of_operand(self.nodes, strides, loops, groups=groups)
                 if rows.block is not None:
                     start, block = self.offsets[k], rows.block
                     gathered = [gather(table, start, loops, block) for table in values]
                     values = [table for table, _ in gathered]
                     self.offsets[k], self.outer_strides[k] = 0, gathered[0][1]
+                if rows.shift:
+                    # vectors may load the operand after that of their last group
+                    values = [np.append(table, table[-1]) for table in values]
             operand = values[0], k
         rows = rows or rows_in_place(self.nodes, strides)
         return self._run_stage(operation, sides, work, rows, *operand, values[-1])
@@ -270,11 +274,11 @@ class _StepWriter:
         words = [start for each in rows.tables for start in each]
         lines = self._prefetched_lines()
         at = len(StageTable._fields) + len(words)
-        head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask, at)
+        head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)
         table = np.array([*head, *words, *lines], np.int64)
         computes = operation is not Operation.CONVERT
         bits = DATA_TYPES[self.config.src].bits if lines else 0
-        streams = self._streams(dst, rows.columns)
+        streams = self._streams(dst, rows)
         code = StageTypes(src.dtype, dst.dtype, work, computes, streams, bits)
         self.steps.append(TileStep(code, table, 0, 1, *src.side, *dst.side, *operand))
         return dst
@@ -302,13 +306,13 @@ class _StepWriter:
         size = -(-prod(node.valid for node in nodes) * src.bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
 
-    def _streams(self, dst: _Buffer, columns: int) -> bool:
-        """Whether rows are written to dst by non-temporal stores."""
+    def _streams(self, dst: _Buffer, rows: Rows) -> bool:
+        """Whether rows are written to dst by non-temporal stores; of groups, only beyond caches."""
         if dst.base is not Base.DST or dst.is_packed:
             return False
-        nbits = columns * dst.bits
+        nbits = rows.columns * dst.bits
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
-        return is_long or (self.config.streams and nbits >= LINE_BITS)
+        return (is_long and not rows.shift) or (self.config.streams and nbits >= LINE_BITS)
 
     def _starts_lines(self) -> bool:
         """Whether dst is written by non-temporal stores, and all tiles start a line of it."""

@@ -5,6 +5,7 @@ from functools import cache
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -222,3 +223,18 @@ def test_calls_schedule_only_for_the_places_of_their_dst() -> None:
             first = start + place // 4
             run(x, buffer[first : first + x.size])
         assert {*run._places} == places  # noqa: SLF001 - no other sign of it
+
+
+@pytest.mark.parametrize("machine", [_SMALL, _LARGE])
+@pytest.mark.parametrize("kinds", [("s8", "bf16"), ("u4", "f32"), ("f32", "s8"), ("f64", "f32")])
+@pytest.mark.parametrize("size", [8, 16, 32, 48, 64, 128])
+def test_groups_of_scales_are_right_at_every_place_of_dst(
+    machine: Machine, kinds: tuple[str, str], size: int
+) -> None:
+    dims = (37, 5 * size)
+    src, dst = (memory_desc(dims, kind) for kind in kinds)
+    scales = np.random.default_rng(0).uniform(0.5, 2, (37, 5)).astype(np.float32)
+    role = "src_scale" if kinds[1] != "s8" else "dst_scale"
+    attr = Attr(**{role: scales, f"{role}_mask": 3, f"{role}_groups": (1, size)})
+    width = dst.dtype.bits // 8
+    _check((src, dst), [0, 4 * width, 9 * width], machine, 2, attr)

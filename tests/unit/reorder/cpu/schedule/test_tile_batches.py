@@ -1,6 +1,7 @@
 """Schedules of conversions: which code runs in which order, decided without any compiled code."""
 
 from functools import partial
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -110,8 +111,9 @@ def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]
     src, dst = map(partial(memory_desc, dims), types, ("abcd", "acdb"))
     batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst), 1, _LARGE))
     size = len(StageTable._fields)
-    tables = [word.tolist() for word in batch.program if isinstance(word, np.ndarray)]
-    lines = [table[StageTable(*table[:size]).lines_at :] for table in tables if len(table) > size]
+    steps = pairwise(batch.program)
+    tables = [table.tolist() for code, table in steps if isinstance(code, StageTypes)]
+    lines = [table[StageTable(*table[:size]).lines_at :] for table in tables]
     stride = 16 * 64 * src.dtype.bits // 8
     count = len(next(filter(None, lines))) // 64
     right = [stride * row + 64 * k for k in range(count) for row in range(64)]
@@ -168,3 +170,25 @@ def test_operands_are_gathered_where_rows_would_be_short(
     rows = rows_of_operand(nodes, sides, loops)
     blocks = prod(extent for extent, stride in loops if stride)
     assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
+
+
+@pytest.mark.parametrize(
+    ("extents", "operand", "columns", "shift"),
+    [
+        # groups of 32 with operands that follow each other, but not in the next row of them
+        ((3, 8, 32), (16, 1, 0), 8 * 32, 5),
+        ((3, 4, 2, 16), (64, 2, 1, 0), 8 * 16, 4),
+        # too small, too large, no power of two, and operands that are apart
+        ((32, 8), (1, 0), 8, 0),
+        ((8, 128), (1, 0), 128, 0),
+        ((8, 48), (1, 0), 48, 0),
+        ((8, 32), (2, 0), 32, 0),
+    ],
+)
+def test_a_row_has_several_groups_of_elements(
+    extents: tuple[int, ...], operand: tuple[int, ...], columns: int, shift: int
+) -> None:
+    nodes = tuple(Node(extent, extent, ()) for extent in extents)
+    sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
+    rows = rows_of_operand(nodes, sides, [(2, 1 << 20)], groups=True)
+    assert (rows.columns, rows.shift) == (columns, shift)
