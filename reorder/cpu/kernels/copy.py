@@ -49,6 +49,9 @@ _PARTS = (
 # Runs of half a line, and of 1, 2 or 4 lines, are joined in registers where dst starts at an even
 # byte: the instruction picks 16-bit units from two vectors.
 _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 8)), 2
+# Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
+# to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
+_UNROLLED_NBYTES = 4 * LINE_NBYTES
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -194,6 +197,13 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         address = elements.address_of(dst)
         return -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
 
+    def move(src: Location, dst: Location, span: tuple[Value, Value], nbytes: int) -> None:
+        starts = range(0, nbytes, LINE_NBYTES)
+        with loop(*span, nbytes) as i:
+            lines = [elements.load_vector(src + i + at, LINE_NBYTES) for at in starts]
+            for at, line in zip(starts, lines, strict=True):
+                elements.store_lines(line, dst + i + at)
+
     src, dst, at_dst = row_at(rows.first)
     ends = ends_of(dst)
     is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
@@ -209,8 +219,13 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         src, dst, at_dst = row_at(row)
         first, rest = ends_of(dst) if elements.streams else ends
         stop = length - rest
-        with loop(first, stop, LINE_NBYTES) as i:
-            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
+        with either(length >= 2 * _UNROLLED_NBYTES) as (long, short):
+            with long:
+                unrolled = first + (stop - first & -_UNROLLED_NBYTES)
+                move(src, dst, (first, unrolled), _UNROLLED_NBYTES)
+                move(src, dst, (unrolled, stop), LINE_NBYTES)
+            with short:
+                move(src, dst, (first, stop), LINE_NBYTES)
         after = row + 1
         following, following_dst, at_following = row_at(minimum(after, head.rows - 1))
         is_next = at_following - at_dst == length
@@ -240,11 +255,12 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
     def src_at(row: Value) -> Location:
         return elements.moved(rows.src, rows.src_table[row])
 
-    def line_at(row: Value) -> Value:
-        if step == 1:
-            return elements.load_vector(src_at(row), LINE_NBYTES).bitcast(units)
-        parts = [elements.load_vector(src_at(row + k), nbytes) for k in range(step)]
+    def line_of(*starts: Location) -> Value:
+        parts = [elements.load_vector(start, LINE_NBYTES // step) for start in starts]
         return concatenate(parts).bitcast(units)
+
+    def line_at(row: Value) -> Value:
+        return line_of(*(src_at(row + k) for k in range(step)))
 
     def store(line: Value, dst: Location, count: Value | None = None) -> None:
         vector = line.bitcast(elements.vector_type(LINE_NBYTES))
@@ -259,7 +275,7 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
     def begin(row: Value, first: Value) -> None:
         last.value = first
         if rest:
-            last.value = elements.load_vector(src_at(row) + rest, LINE_NBYTES).bitcast(units)
+            last.value = line_of(src_at(row) + rest)
 
     def joined(first: Value) -> Value:
         return call(builder, _PICK, units, last.value, picks, first)
@@ -276,9 +292,11 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
             with alone:
                 with either(rows.head.is_followed) as (goes_on, ends):
                     with goes_on:
-                        following = src_at(row) + rows.head.follower
-                        line = elements.load_vector(following, LINE_NBYTES).bitcast(units)
-                        store(joined(line), dst + rest)
+                        following = src_at(row + (step - 1)) + rows.head.follower
+                        store(
+                            joined(line_of(*(following + pitch * k for k in range(step)))),
+                            dst + rest,
+                        )
                     with ends:
                         store(joined(last.value), dst + rest, LINE_NBYTES - head)
                 if not is_last:
@@ -287,6 +305,8 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
         begin(after, first)
 
     dst_at.value, first = rows.dst_table[rows.first], line_at(rows.first)
+    # from a row of a pair to the other one
+    pitch = rows.src_table[rows.first + (step - 1)] - rows.src_table[rows.first]
     with when(is_first):
         store(first, elements.moved(rows.dst, dst_at.value), head)
     begin(rows.first, first)

@@ -99,7 +99,7 @@ class BatchBuilder:
         self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
         # whether lines are joined by masked loads though they do not stream
         self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
-        # whether pairs of half lines are joined too: beyond a core's own cache that is slower
+        # whether pairs of half lines are joined there too: beyond a core's own cache that is slower
         self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
             self.nbytes // threads
         )

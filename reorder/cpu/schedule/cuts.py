@@ -23,7 +23,7 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     select_kernel,
 )
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, split_node
 
@@ -36,9 +36,9 @@ _PIECE, _PIECE_LINES = 128, 32
 # second number, in the second-level one. Threads that divide pieces write parts of the same lines,
 # which costs more than reading from there.
 _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
-# Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
-# longer in a page when there are fewer, and the order of such stores matters little.
-_STREAMED_PAGES = 8
+# Runs of src that are read in turn where non-temporal stores write whole lines of dst: prefetchers
+# follow few, and the order of such stores matters little.
+_STREAMED_RUNS = 8
 # Ways of the first-level cache, each of a page: x86 processors have 8 to 12.
 _WAYS = 8
 
@@ -55,7 +55,7 @@ def tile_boxes(
 
     Runs of at most a line are moved so that lines of both sides are used while they are cached;
     `is_shared` says that threads will divide them. With `streams` longer ones, which non-temporal
-    stores write, are read from few pages in turn.
+    stores write, are read from few places in turn.
     """
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
@@ -143,15 +143,16 @@ def _in_pieces(
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
-    Pieces of short runs have several lines of dst. Those of streamed runs are in a few pages of
-    src, and the next piece reads on in the same pages. Streamed runs whose lines are joined are in
+    Pieces of short runs have several lines of dst. Those of streamed runs are read from few places
+    of src, and the next piece reads on there. Streamed runs whose lines are joined are in
     pieces that share none. Yields nothing for other boxes, and those that need no other order.
     """
     scheduled = select_kernel(box, element_stride)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
     fills_lines = scheduled.fills_lines(bits)
-    is_joined = streams and bits >= BYTE_BITS and not fills_lines and scheduled.joins_lines(bits)
+    is_joined = streams and bits >= BYTE_BITS and not fills_lines
+    is_joined &= scheduled.joins_lines(bits, pairs=has_masks())
     is_streamed = is_joined or (streams and fills_lines)
     src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
     inner, steps = _runs_at_once(
@@ -167,7 +168,10 @@ def _in_pieces(
     extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
     is_joined &= count_contiguous(extents, dst_strides, element_stride) == len(loops)
     pieces: Iterable[tuple[Box, Ends | None]] = ((box, None),)
-    if is_joined and steps * size_of(inner[:-1]) < 2 * TILE:
+    # so many that a call moves them
+    most = TILE // size_of(inner[:-1])
+    if is_joined and most:
+        steps = min(steps, most - most % 2 or 1)
         pieces = _joined_pieces(box, inner, steps, bits, element_stride)
     elif steps < inner[-1].extent:
         pieces = ((part, None) for part in split_node(box, inner[-1], steps))
@@ -194,7 +198,9 @@ def _joined_pieces(
     run, last, loops = box.nodes[-1], inner[-1], (box.nodes[-1], *inner)
     others = [node for node in box.nodes if node not in loops]
     around = contiguous_loops(others, 1, element_stride * size_of(loops))
-    first = rest = box
+    # the first line: a run, or a pair
+    first = steps_of(box, run, 0, min(run.extent, LINE_BITS // bits))
+    count, rest = max(1, LINE_BITS // (run.extent * bits)), box
     # from the first run to the last one before what follows, in src
     span = sum((node.extent - 1) * node.strides[0] for node in inner[:-1])
     for loop in (last, *(others[k] for k in around)):
@@ -207,12 +213,12 @@ def _joined_pieces(
             parts = split_node(part, cut, steps) if loop == last and cut else (part,)
             yield from ((part, ends) for part in parts)
         rest = steps_of(rest, loop, end, loop.extent - end)
-        first = steps_of(first, loop, 0, 1)
+        first = steps_of(first, loop, 0, count if loop == inner[0] else 1)
         span += (loop.extent - 1) * loop.strides[0]
     yield rest, Ends(is_preceded=True)
     for loop in inner[:-1]:
-        first = steps_of(first, loop, 0, 1)
-    yield steps_of(first, run, 0, LINE_BITS // bits), Ends()
+        first = steps_of(first, loop, 0, count if loop == inner[0] else 1)
+    yield first, Ends()
 
 
 def _rows_at_once(scheduled: ScheduledBox, bits: int) -> tuple[tuple[Node, ...], int]:
@@ -247,14 +253,14 @@ def _runs_at_once(
     if len(outer) == 1 or src_loop.valid < src_loop.extent:
         return (), 0
     if is_streamed:
-        step = max(1, bits // BYTE_BITS) // element_stride
         for count in range(1, len(outer) + 1):
             inner, last = outer[:count], outer[count - 1]
-            steps = rows_at_once(inner, 1, step, _STREAMED_PAGES)
+            steps = max(1, _STREAMED_RUNS // size_of(inner[:-1]))
             if steps < last.extent:
                 break
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
+        steps += steps % 2 if run * bits < LINE_BITS else 0  # in pairs
     elif run * bits <= LINE_BITS:
         inner, last = outer[:1], outer[0]
         steps = _short_runs_at_once(box, src_loop, bits, element_stride, is_shared=is_shared)
@@ -295,14 +301,11 @@ def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
 _MAX_STEPS = 4 * TILE
 
 
-def rows_at_once(
-    rows: tuple[Node, ...], line: int, step: int, pages: int = PREFETCHED_PAGES
-) -> int:
+def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
 
-    The model: the rows of a tile start in no more than `pages` pages of src, by default as many as
-    prefetchers follow, and fill whole lines of dst. A line has `line` elements, and a stride of 1
-    is `step` bytes.
+    The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
+    whole lines of dst. A line has `line` elements, and a stride of 1 is `step` bytes.
 
     >>> from reorder.plan.nodes import Node
     >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
@@ -316,7 +319,7 @@ def rows_at_once(
         span = node.extent * abs(node.strides[0]) * step
         inside *= max(1, min(node.extent, span // PAGE_NBYTES))
     stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
-    steps = max(1, pages // inside) * (PAGE_NBYTES // stride)
+    steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
     grain = line // gcd(line, size_of(inner))
     limit = min(steps, most_steps(rows))
     return max(1, limit // grain) * grain

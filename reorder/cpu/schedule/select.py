@@ -206,14 +206,14 @@ class ScheduledBox(NamedTuple):
 
         Registers are joined in units of two bytes, so a pair starts at an even byte.
         """
-        line, (inner, *others) = LINE_BITS // bits * self.element_stride, self.rows
-        starts = [self.box.offsets[1], *(node.strides[1] for node in self.outer)]
+        line, inner = LINE_BITS // bits * self.element_stride, self.rows[0]
+        others = (node for node in self.box.nodes[:-1] if node != inner)
         return (
             2 * self.columns[0].extent * bits == LINE_BITS
             and 2 * inner.strides[1] == line
             and not inner.extent % 2
             and not any(node.strides[1] % line for node in others)
-            and not (bits == BYTE_BITS * self.element_stride and any(at % 2 for at in starts))
+            and not (bits == BYTE_BITS * self.element_stride and self.box.offsets[1] % 2)
         )
 
     def joined(self, bits: int) -> "ScheduledBox":

@@ -105,6 +105,7 @@ def _cases(
 _APART = memory_desc((20, 40, 3, 16), "f32", strides=(16, 328, 40 * 328, 1))
 _PAIRS_APART = memory_desc((20, 40, 3, 16), "bf16", strides=(16, 352, 40 * 352, 1))
 _PAIRS_AT_ODD_BYTES = memory_desc((3, 34, 7, 32), "s8", strides=(34 * 7 * 32 + 1, 32, 34 * 32, 1))
+_PAIRS_AT_STEPS = memory_desc((64, 33, 13, 8), "f32", strides=(104, 6663, 8, 1))
 _PAIRS_ELSEWHERE = memory_desc((20, 8, 16), "bf16", strides=(16, 336, 1))
 _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 
@@ -147,6 +148,9 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example(_cases("bf16", (10, 9, 16), "abc", "bac"), [16], _LARGE, 2)
 @example((memory_desc((20, 8, 16), "bf16", "abc"), _PAIRS_ELSEWHERE), [16], _LARGE, 1)
 @example((memory_desc((3, 34, 7, 32), "s8", "abcd"), _PAIRS_AT_ODD_BYTES), [16, 2], _LARGE, 1)
+@example(_cases("bf16", (5, 40, 24, 16), "abcd", "acbd"), [4, 48], _SMALL, 2)
+@example(_cases("s8", (6, 64, 31, 30), "acdb", "aBcd32b"), [16, 6], _SMALL, 1)
+@example((memory_desc((64, 33, 13, 8), "f32", "acbd"), _PAIRS_AT_STEPS), [16], _SMALL, 1)
 # few columns of long rows
 @example(_cases("bf16", (2, 16, 33, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
