@@ -238,7 +238,10 @@ def test_groups_of_scales_are_right_at_every_place_of_dst(
     dims = (37, 5 * size)
     src, dst = (memory_desc(dims, kind) for kind in kinds)
     scales = np.random.default_rng(0).uniform(0.5, 2, (37, 5)).astype(np.float32)
-    role = "src_scale" if kinds[1] != "s8" else "dst_scale"
-    attr = Attr(**{role: scales, f"{role}_mask": 3, f"{role}_groups": (1, size)})
+    attr = (
+        Attr(dst_scale=scales, dst_scale_mask=3, dst_scale_groups=(1, size))
+        if kinds[1] == "s8"
+        else Attr(src_scale=scales, src_scale_mask=3, src_scale_groups=(1, size))
+    )
     width = dst.dtype.bits // 8
     _check((src, dst), [0, 4 * width, 9 * width], machine, 2, attr)
