@@ -102,6 +102,8 @@ _F32 = ir.FloatType()
 # Words of a field that are loaded as one vector, some of which are picked; a wider span is loaded
 # word by word.
 _MAX_SPAN = 64
+# Up to so many parts, joining those of one code takes less time than of a vector of codes.
+_MAX_SCALAR_PARTS = 4
 # How many numbers of a codebook can be loaded as one integer.
 _LOADS = (2, 4, 8)
 
@@ -261,7 +263,10 @@ class _Numbers:
         return numbers.sext(ir.VectorType(_I32, len(positions)))
 
     def _code_at(self, number: NumberPattern, position: int) -> Value:
-        """Return the code of an element; those of a block are computed once, in vectors."""
+        """Return the code of an element: of many parts, by vectors for the whole block."""
+        if len(number.parts) <= _MAX_SCALAR_PARTS:
+            codes = self._whole_codes(number, range(position, position + 1))
+            return codes.extract_element(_I32(0))
         count, run = min(MAX_LANES, self._block // number.code_run), number.code_run
         lane, first = position // run % count, position // (run * count) * run * count
         key = number.parts, first
