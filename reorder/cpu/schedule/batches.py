@@ -57,7 +57,7 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
     moves_bytes = bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES
-    is_left = is_scattered(packed) and not select_permuted(packed, bits)
+    is_left = is_scattered(packed, bits) and not select_permuted(packed, bits)
     return packed_bits == bits and (moves_bytes or is_left)
 
 

@@ -67,7 +67,7 @@ def cut_into_tiles(
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
     for bits in (0, narrow, wide) if in_place else (wide,):
         counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
-        if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
+        if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
             order = _order_between(nodes, counts)
         else:
             order = _order_by_cost(nodes, counts, widths)
