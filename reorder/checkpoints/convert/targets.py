@@ -315,8 +315,6 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
             )
         options = ((key, held[key] if value == "*" else value) for key, value in way.dst.options)
         return FormatName(way.dst.name, (*options,))
-    if not ways and any(desc.name == way.dst.name for way in target.ways):
-        return FormatName(desc.name, desc.options)
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     codes = ", ".join({way.codes for way in ways})
     taken += f" with codes of {codes}, not {desc.codes.kind}" if ways else ""
