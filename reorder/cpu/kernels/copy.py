@@ -46,9 +46,9 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-# Runs of half a line, and of 1, 2 or 4 lines, are joined in registers where dst starts at an even
+# Runs of half a line, and of 1 to 4 lines, are joined in registers where dst starts at an even
 # byte: the instruction picks 16-bit units from two vectors.
-_FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 8)), 2
+_FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6, 8)), 2
 # Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
 # to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
 _UNROLLED_NBYTES = 4 * LINE_NBYTES

@@ -135,11 +135,12 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [16, 36], _LARGE, 2)
 @example(_cases("bf16", (3, 33, 5, 64), "abcd", "cabd"), [2, 48], _LARGE, 1)
-# runs of one, two and four lines, a part of which follow others in dst
+# runs of one to four lines, a part of which follow others in dst
 @example((memory_desc((20, 40, 3, 16), "f32", "abcd"), _APART), [4, 36], _SMALL, 2)
 @example(_cases("f32", (5, 40, 3, 64), "abcd", "acbd"), [4, 36], _SMALL, 2)
 @example(_cases("bf16", (3, 33, 7, 64), "abcd", "acbd"), [18, 2], _LARGE, 1)
 @example(_cases("s8", (3, 33, 7, 64), "abcd", "acbd"), [9, 6], _LARGE, 1)
+@example(_cases("f32", (3, 33, 7, 48), "abcd", "acbd"), [4, 36], _LARGE, 2)
 # pairs of runs of half a line
 @example((memory_desc((20, 40, 3, 16), "bf16", "abcd"), _PAIRS_APART), [4, 48], _SMALL, 2)
 @example((memory_desc((20, 40, 3, 16), "bf16", "abcd"), _PAIRS_APART), [34, 32], _LARGE, 2)
