@@ -876,19 +876,16 @@ def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
 
 def expression(dtype: DataType, layout: Layout) -> str:
     """Return the shortest call that makes a descriptor: with a tag, strides or a Layout."""
-    if layout.xor:
-        try:
-            return f"memory_desc({layout.dims}, '{dtype}', '{cute_text(layout)}')"
-        except MemdescError:
-            return f"memory_desc({layout.dims}, '{dtype}', {layout!r})"
-    tag = dense_tag(layout)
-    if is_laid_out_by(layout, tag):
-        return f"memory_desc({layout.dims}, '{dtype}', '{tag}')"
+    start = f"memory_desc({layout.dims}, '{dtype}', "
     try:
+        if layout.xor:
+            return f"{start}'{cute_text(layout)}')"
+        if is_laid_out_by(layout, tag := dense_tag(layout)):
+            return f"{start}'{tag}')"
         inner = layout.tile()
     except MemdescError:
-        return f"memory_desc({layout.dims}, '{dtype}', {layout!r})"
-    arguments = [str(layout.dims), f"'{dtype}'", f"strides={layout.strides()}"]
+        return f"{start}{layout!r})"
+    arguments = [f"strides={layout.strides()}"]
     if inner:
         arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
         arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
@@ -899,7 +896,7 @@ def expression(dtype: DataType, layout: Layout) -> str:
         arguments.append(f"padded_dims={layout.padded_dims()}")
     if layout.offset0:
         arguments.append(f"offset0={layout.offset0}")
-    return f"memory_desc({', '.join(arguments)})"
+    return f"{start}{', '.join(arguments)})"
 
 
 def array_desc(x: Any) -> MemoryDesc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import field
 from itertools import islice
 from math import prod
@@ -197,14 +198,13 @@ class ImageDesc(Written):
         >>> [name.text for name in i.names()]
         ['in_out_channel', 'mnn_image', 'paddle_image_default']
         """
-        return tuple(name for name in known_images() if self._is_called(name.text))
-
-    def _is_called(self, name: str) -> bool:
-        try:
-            other = image_desc(self.dims, self.dtype, name)
-        except MemdescError:
-            return False
-        return other.shape == self.shape and other.desc == self.desc
+        names = []
+        for name in known_images():
+            with suppress(MemdescError):
+                other = image_desc(self.dims, self.dtype, name.text)
+                if other.shape == self.shape and other.desc == self.desc:
+                    names.append(name)
+        return tuple(names)
 
     def fits(self, max_width: int, max_height: int, max_depth: int | None = None) -> bool:
         """Whether the image is within a device's limits.

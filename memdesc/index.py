@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from math import prod
 from operator import index as to_int
 from typing import TYPE_CHECKING, Any, Self
 
@@ -77,19 +76,12 @@ def checked_index(
         if len(shape) > 1 and shape[-1] == layout.ndims:
             msg = f"{msg}; an array of rows must be transposed, index.T"
         raise MemdescError(msg)
-    if not checked_flag("padded", padded):
-        for dim, (i, size) in enumerate(zip(at, layout.dims, strict=True)):
-            _check_range(i, size, dim_name(dim, letters))
-        return at
+    padded = checked_flag("padded", padded)
+    sizes = layout.extents() if padded else layout.dims
+    for dim, (i, size) in enumerate(zip(at, sizes, strict=True)):
+        _check_range(i, size, dim_name(dim, letters))
     for axis in layout.axes:
-        first, *others = axis.dims
-        for dim in others:
-            _check_range(at[dim], layout.dims[dim], dim_name(dim, letters))
-        # the first dim of a fused axis has all the padding
-        below = prod(layout.dims[dim] for dim in others)
-        rows = -(-axis.padded // below) if below else 0
-        _check_range(at[first], rows, dim_name(first, letters))
-        if others:
+        if padded and len(axis.dims) > 1:
             name = dim_names(axis.dims, letters)
             _check_range(axis_index(axis, layout.dims, at), axis.padded, name)
     return at

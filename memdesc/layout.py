@@ -485,6 +485,14 @@ class Layout(Checked):
         padded = {axis.dims: axis.padded for axis in self.axes}
         return tuple(padded.get((dim,), size) for dim, size in enumerate(self.dims))
 
+    def extents(self) -> tuple[int, ...]:
+        """Return how many padded indices each dim has; the first of fused dims has the padding."""
+        extents = [*self.dims]
+        for axis in self.axes:
+            inside = prod(self.dims[dim] for dim in axis.dims[1:])
+            extents[axis.dims[0]] = -(-axis.padded // inside) if inside else 0
+        return tuple(extents)
+
     def strides(self, letters: str | None = None) -> tuple[int, ...]:
         """Return the stride of each dim's outer block; refuse fused dims and swizzles.
 

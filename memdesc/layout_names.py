@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, partial
 from math import prod
 
@@ -9,7 +10,7 @@ from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatEr
 from memdesc.layout import Layout, check_dims, dim_names, layout_by_tag, memory_order
 from memdesc.names import Name, dim_letters, expand_meta_tag, refuse_record, resolve
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import ParsedName, letters_for, names_for
+from memdesc.names.registry import letters_for, names_for
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import Digit, FormatTag
 
@@ -122,14 +123,15 @@ def names_of(layout: Layout, bits: int, letters: str | None = None) -> tuple[Nam
     if layout.xor:
         return ()
     has_tag = cache(partial(is_laid_out_by, layout))
-    names = tuple(
-        name
-        for name, parsed in names_for(layout.ndims, bits)
-        if has_tag(parsed.tag) and _exists(name, parsed, layout.dims)
-    )
+    names = []
+    for name, parsed in names_for(layout.ndims, bits):
+        with suppress(UnsupportedFormatError):
+            if has_tag(parsed.tag):
+                parsed.vocabulary.check_dims(name.text, layout.dims, parsed.tag)
+                names.append(name)
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in names) and is_laid_out_by(layout, tag):
-        names = (Name(_MEMDESC, str(tag), CANONICAL), *names)
+        names.insert(0, Name(_MEMDESC, str(tag), CANONICAL))
     ranks = {"data": 0, CANONICAL: 1}
 
     def rank(name: Name) -> tuple[bool, int]:
@@ -138,20 +140,9 @@ def names_of(layout: Layout, bits: int, letters: str | None = None) -> tuple[Nam
     return tuple(sorted(names, key=rank))
 
 
-def _exists(name: Name, parsed: ParsedName, dims: tuple[int, ...]) -> bool:
-    try:
-        parsed.vocabulary.check_dims(name.text, dims, parsed.tag)
-    except UnsupportedFormatError:
-        return False
-    return True
-
-
 def cute_text(layout: Layout, letters: str | None = None) -> str:
     """Write a layout as CuTe prints it, swizzled or not; raise with the reason if CuTe cannot."""
-    modes = [
-        [block for block in reversed(layout.blocks) if block.axis == k]
-        for k in range(len(layout.axes))
-    ]
+    modes = [blocks[::-1] for _, blocks in layout.parts]
     if axis := layout.fused():
         reason = f"dims {dim_names(axis.dims, letters)} are fused into one index, and modes add up"
     elif not layout.padded_nelems:

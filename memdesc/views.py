@@ -162,19 +162,14 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
 def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]) -> _Group:
     """Return the shortest groups that end at the given old and new dim and have equal products."""
     old, new = ends[0] - 1, ends[1] - 1
-    have, want = (layout.dims[old] if old >= 0 else 0), (dims[new] if new >= 0 else 0)
-    while have != want or old < 0 or new < 0:
-        if have < want:
-            old -= 1
-            have *= layout.dims[old] if old >= 0 else 0
-        else:
-            new -= 1
-            want *= dims[new] if new >= 0 else 0
-        if old < 0 or new < 0 or not have or not want:
-            raise MemdescError(
-                f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
-            )
-    return range(old, ends[0]), range(new, ends[1])
+    while old >= 0 and new >= 0:
+        have, want = prod(layout.dims[old : ends[0]]), prod(dims[new : ends[1]])
+        if have == want:
+            return range(old, ends[0]), range(new, ends[1])
+        if not have or not want:
+            break
+        old, new = (old - 1, new) if have < want else (old, new - 1)
+    raise MemdescError(f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0")
 
 
 def _regrouped(

@@ -126,8 +126,7 @@ def _translate(name: str) -> str:
         if match is None:
             raise _error(name, f"{short_repr('__' + token)} is not an alignment such as '__ai8'")
         if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
-            reason = f"'__{token}' must align a dim of the name, and only once"
-            raise _error(name, reason)
+            raise _error(name, f"'__{token}' must align a dim of the name, and only once")
         align[match["dims"]] = match["align"]
     order = _logical_order(name, "".join(dims for dims, _ in outer))
     sliced = {dims for dims, is_sliced in outer if is_sliced}
@@ -141,24 +140,20 @@ def _translate(name: str) -> str:
         letters = "".join(sorted(LETTERS[order.index(dim)] for dim in dims))
         return f"({letters})" if len(letters) > 1 else letters
 
-    canonical = ""
-    for dims, is_sliced in outer:
-        canonical += axis(dims).upper() if is_sliced else "".join(axis(dim) for dim in dims)
-    canonical += "".join(f"{extent}{axis(dims)}" for dims, extent in inner)
-    return canonical + "".join(f"__{axis(dim)}{count}" for dim, count in align.items())
+    parts = [axis(dims).upper() if is_one else "".join(map(axis, dims)) for dims, is_one in outer]
+    parts += [f"{extent}{axis(dims)}" for dims, extent in inner]
+    return "".join(parts + [f"__{axis(dim)}{count}" for dim, count in align.items()])
 
 
 def _logical_order(name: str, dims: str) -> str:
     """Return the letters of the dims in logical order; refuse dims that no tensor has."""
-    present = frozenset(dims)
-    if present not in _LETTERS:
-        have = ", ".join(sorted(present))
-        reason = (
-            f"no tensor has the dims {have}; "
-            "data has b, f and [w] [z] y x, weights have [g], o, i and [z] y x"
-        )
-        raise _error(name, reason)
-    return _LETTERS[present][1]
+    if (present := frozenset(dims)) in _LETTERS:
+        return _LETTERS[present][1]
+    reason = (
+        f"no tensor has the dims {', '.join(sorted(present))}; "
+        "data has b, f and [w] [z] y x, weights have [g], o, i and [z] y x"
+    )
+    raise _error(name, reason)
 
 
 def _error(name: str, reason: str) -> UnknownFormatError:

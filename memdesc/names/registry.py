@@ -246,7 +246,8 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
         from memdesc.names.similar import did_you_mean, meanings, suggest  # only for a wrong name
 
         if meant := meanings(name, len(dims) or None) or meanings(name):
-            raise UnknownFormatError(f"unknown format {name!r}: {_spelled(meant)}") from None
+            spelled = " or ".join(map(_spelled, meant))
+            raise UnknownFormatError(f"unknown format {name!r}: it is {spelled}") from None
         raise UnknownFormatError(
             f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         ) from None
@@ -263,13 +264,10 @@ def refuse_record(name: str) -> None:
         )
 
 
-def _spelled(names: tuple[str, ...]) -> str:
+def _spelled(name: str) -> str:
     """Return what a layout is called here, with the order of its logical dims."""
-    named = {name: dim_letters(name) for name in names}
-    return "it is " + " or ".join(
-        f"{name!r} here" + (f", for logical dims {', '.join(letters)}" if letters else "")
-        for name, letters in named.items()
-    )
+    letters = dim_letters(name)
+    return f"{name!r} here" + (f", for logical dims {', '.join(letters)}" if letters else "")
 
 
 def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:

@@ -125,10 +125,9 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
         # names in capitals are short and resemble many strings; `nChw8d` does not mean one of them
         if text.isupper() or not name.isupper() or name.lower() == text.lower():
             by_lower.setdefault(name.lower(), []).append(name)
-    count = len(_NUMBER.findall(text))
 
     def has_more(name: str) -> bool:
-        return len(_NUMBER.findall(name)) > count
+        return len(_NUMBER.findall(name)) > len(_NUMBER.findall(text))
 
     matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_MIN_RATIO)
     ranked = [by_lower[match] for match in sorted(matches, key=has_more)]

@@ -72,11 +72,9 @@ def rows_of(table: str) -> dict[str, Row]:
             name, dims, domain, *tokens = part.replace("{}", size).split()
             tags: dict[int, str] = {}
             for token in tokens:
-                widths, colon, tag = token.rpartition(":")
+                widths, _, tag = token.rpartition(":")
                 if not token.startswith("+"):
-                    tags |= dict.fromkeys(
-                        map(int, widths.split(",")) if colon else [ANY_WIDTH], tag
-                    )
+                    tags |= dict.fromkeys(map(int, (widths or str(ANY_WIDTH)).split(",")), tag)
             rows[name] = Row(
                 dims.lower(),
                 domain.replace("_", " "),
@@ -177,19 +175,19 @@ class Vocabulary:
             )
         if not row.whole:
             return
-        sizes = list(zip(row.letters, dims, tag.block_sizes, strict=True))
-        whole = [
-            (self.dims.get(letter, letter), size, block)
-            for letter, size, block in sizes
-            if letter in row.whole
-        ]
-        if any(size % block for _, size, block in whole):
+        blocks = (
+            block if letter in row.whole else 1
+            for letter, block in zip(row.letters, tag.block_sizes, strict=True)
+        )
+        padded = tuple(-(-size // n) * n for size, n in zip(dims, blocks, strict=True))
+        if padded != dims:
+            whole = [
+                (self.dims.get(letter, letter), size, block)
+                for letter, size, block in zip(row.letters, dims, tag.block_sizes, strict=True)
+                if letter in row.whole
+            ]
             stated = ", ".join(f"{called} = {size}" for called, size, _ in whole)
             rule = " and ".join(f"{called} must be a multiple of {n}" for called, _, n in whole)
-            padded = tuple(
-                -(-size // block) * block if letter in row.whole else size
-                for letter, size, block in sizes
-            )
             raise UnsupportedFormatError(
                 f"{name!r} with {stated}: {rule}; pad the tensor to {padded}"
             )

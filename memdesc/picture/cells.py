@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -103,16 +102,12 @@ class Cells:
     @cached_property
     def extents(self) -> tuple[int, ...]:
         """The padded sizes of the dims."""
-        extents = [*self.layout.dims]
-        for axis in self.layout.axes:
-            inside = prod(self.layout.dims[dim] for dim in axis.dims[1:])
-            extents[axis.dims[0]] = -(-axis.padded // inside)
-        return tuple(extents)
+        return self.layout.extents()
 
     @cached_property
     def order(self) -> list[Block]:
         """The loops that move in memory, outermost first."""
-        blocks = sorted(self.layout.base().blocks, key=memory_order)
+        blocks = sorted(self.layout.blocks, key=memory_order)
         return [block for block in blocks if block.extent > 1 and block.stride]
 
     @cached_property
@@ -156,17 +151,16 @@ class Cells:
                 return None
         offset = layout.offset(index)
         is_padding = any(i >= size for i, size in zip(index, layout.dims, strict=True))
-        note = "pad" if is_padding else ",".join(str(index[dim]) for dim in self.long_dims) or "0"
+        number, note = str(offset), ",".join(str(index[dim]) for dim in self.long_dims) or "0"
+        if self.values is not None:
+            number = note = "0" if is_padding else _value(self.values[index])
         what = "padding at" if is_padding else "index"
         hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._addresses(offset)])
         tile = self._count(index, self.tiles) if self.tiles else None
         run = self._count(index, self.runs)
         if layout.xor:  # four of the 32 banks of 4 bytes have a colour
             run = offset * self.dtype.bits // 8 // (4 * WORD) % (BANKS // 4)
-        number = str(offset)
-        if self.values is not None:
-            number = "0" if is_padding else _value(self.values[index])
-            note = "pad" if is_padding else number
+        note = "pad" if is_padding else note
         return Cell(number, note, hover, run, tile, is_padding, index in self.highlighted, index)
 
     def at_offset(self, offset: int) -> Cell:
@@ -206,11 +200,11 @@ def _value(value: Any) -> str:
 def digits(layout: Layout, letters: str) -> str:
     """Write the digits of a layout, outermost in memory first: `a(2) b/8(3) c(5) b%8(8)`."""
     parts = []
-    layout = layout.base()
+    outer = [blocks[0] for _, blocks in layout.parts]
     for block in sorted(layout.blocks, key=memory_order):
-        extent = 0 if block == layout.outer(block.axis) else block.extent
+        digit = Digit(block.axis, block.step, 0 if block in outer else block.extent)
         name = axis_name(layout.axes[block.axis].dims, letters)
-        parts.append(f"{Digit(block.axis, block.step, extent).text(name)}({block.extent})")
+        parts.append(f"{digit.text(name)}({block.extent})")
     return " ".join(parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -96,13 +97,9 @@ def draw_memories(
     for caption, table in memories.items():
         halves.append(memory_half(table, caption))
         lines += ["", caption, *memory_text(table)]
-        is_shown = {
-            "padding": any(cell.is_padding for cell in table.shown),
-            "gap": any(cell.run is None for cell in table.shown),
-            "highlight": any(cell.is_highlighted for cell in table.shown),
-            "line": bool(table.marks),
-        }
-        legend |= {symbol for symbol, is_here in is_shown.items() if is_here}
+        for cell in table.shown:
+            is_shown = cell.is_padding, cell.run is None, cell.is_highlighted, bool(table.marks)
+            legend.update(compress(("padding", "gap", "highlight", "line"), is_shown))
     symbols = [symbol for symbol in MEANINGS if symbol in legend]
     return assembled(head, halves, symbols, text or "\n".join(lines))
 

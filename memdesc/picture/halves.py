@@ -76,8 +76,8 @@ class Grid(NamedTuple):
     def half(self) -> Half:
         """Draw all panels, a frame around those of a block, and dots where some are left out."""
         size = cell_width(self.widest), CELL_HEIGHT
-        sizes = [panel.table.size(size) for panel in self.panels]
-        width, height = (max(side) for side in zip(*sizes, strict=True))
+        sizes = (panel.table.size(size) for panel in self.panels)
+        width, height = map(max, zip(*sizes, strict=True))
         step = width + _BETWEEN
         parts: list[str] = []
         top, right = 0, 0
@@ -135,24 +135,16 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
     columns = visible(column, limits.columns // share)
     rows = [0] if row is None else visible(row, limits.rows // share)
 
+    def cell(panel: dict[int, int], i: int, j: int) -> Cell | None:
+        at = panel | {column: j} | ({} if row is None else {row: i})
+        cell = cells.at(tuple(at.get(dim, 0) for dim in range(cells.layout.ndims)))
+        return cell and cell._replace(note="")
+
     def table(panel: dict[int, int]) -> Table:
-        index = [panel.get(dim, 0) for dim in range(cells.layout.ndims)]
-        table: list[list[Cell | None]] = []
-        for i in rows:
-            index[column if row is None else row] = i
-            table.append([])
-            for index[column] in columns:
-                cell = cells.at(tuple(index))
-                table[-1].append(cell and cell._replace(note=""))
-        heads = ["" if row is None else str(i) for i in rows]
-        return Table(
-            rows,
-            columns,
-            table,
-            [(head, head) for head in heads],
-            list(map(str, columns)),
-            " ".join(f"{cells.letters[dim]}={i}" for dim, i in panel.items()),
-        )
+        table = [[cell(panel, i, j) for j in columns] for i in rows]
+        heads = [("" if row is None else str(i),) * 2 for i in rows]
+        caption = " ".join(f"{cells.letters[dim]}={i}" for dim, i in panel.items())
+        return Table(rows, columns, table, heads, list(map(str, columns)), caption)
 
     parts = cells.layout.parts
     steps = {axis.dims[0]: blocks[0].step for axis, blocks in parts if len(axis.dims) == 1}
@@ -162,14 +154,9 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
     for chosen in _visible_panels(cells, panel_dims, limits, len(rows) * len(columns)):
         number = sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(chosen))
         block = tuple(i // step for i, step in zip(chosen, inner, strict=True))
-        panels.append(
-            Panel(
-                chosen,
-                block if max(inner, default=1) > 1 else None,
-                number != before + 1,
-                table(dict(zip(panel_dims, chosen, strict=True))),
-            )
-        )
+        framed = block if max(inner, default=1) > 1 else None
+        made = table(dict(zip(panel_dims, chosen, strict=True)))
+        panels.append(Panel(chosen, framed, number != before + 1, made))
         before = number
     named = [f"rows {cells.letters[row]}"] if row is not None else []
     named.append(f"columns {cells.letters[column]}")
@@ -231,24 +218,19 @@ class Lines(NamedTuple):
         else:
             heads = [(f"byte {start * bits // 8}", str(start)) for start in starts]
         line = BYTE_BITS * CACHE_LINE
+        starts_pixel = {
+            k: x // lanes for k, x in enumerate(self.columns) if lanes and not x % lanes
+        }
+        placed = ((r, c, offset) for r, row in enumerate(offsets) for c, offset in enumerate(row))
         return Table(
             self.rows,
             self.columns,
             [[at_offset(offset) for offset in row] for row in offsets],
             heads,
             [LANES[column % lanes] if lanes else f"+{column}" for column in self.columns],
-            groups={
-                k: f"x {column // lanes}"
-                for k, column in enumerate(self.columns)
-                if lanes and not column % lanes
-            },
+            groups={k: f"x {pixel}" for k, pixel in starts_pixel.items()},
             span=lanes,
-            marks={
-                (r, c)
-                for r, row in enumerate(offsets)
-                for c, offset in enumerate(row)
-                if not offset * bits % line
-            },
+            marks={(r, c) for r, c, offset in placed if not offset * bits % line},
         )
 
 

@@ -64,13 +64,12 @@ class Table(NamedTuple):
         ys = [top + self.above + y for y in ys]
         base = (height + 8) // 2  # of a text in the middle of a row
         parts = [label(xs[0], ys[0] - 18, self.caption, style="bold")] if self.caption else []
-        parts += [
-            _faint(x + width / 2, ys[0] - 4, top) for x, top in zip(xs, self.tops, strict=True)
-        ]
-        parts += [
-            _faint(xs[column] + self.span * width / 2, ys[0] - 18, group)
-            for column, group in self.groups.items()
-        ]
+        tops = zip(xs, self.tops, strict=True)
+        parts += [_faint(x + width / 2, ys[0] - 4, text) for x, text in tops]
+        groups = (
+            (xs[column] + self.span * width / 2, text) for column, text in self.groups.items()
+        )
+        parts += [_faint(x, ys[0] - 18, text) for x, text in groups]
         parts += [
             label(xs[0] - 6, y + base, head, anchor="end", style="faint")
             for y, (head, _) in zip(ys, self.heads, strict=True)
@@ -104,19 +103,17 @@ class Table(NamedTuple):
         head = head or max(6, *(len(head) for _, head in self.heads))
         lines = []
         for r, (row, cells) in enumerate(zip(texts, self.cells, strict=True)):
+            marks = (
+                "" if self.marks is None else " |"[(r, c) in self.marks] for c in range(len(row))
+            )
             parts = [
-                self._mark(r, c) + terminal(cell, f"{text:>{width}}")
-                for c, (text, cell) in enumerate(zip(row, cells, strict=True))
+                mark + terminal(cell, f"{text:>{width}}")
+                for mark, text, cell in zip(marks, row, cells, strict=True)
             ]
             gap = "…" if self.marks is not None else f"{'…':>{width}}"
             line = "".join(gapped(self.columns[: len(parts)], parts, gap))
             lines.append(f"{self.heads[r][1]:>{head}} {line}")
         return gapped(self.rows, lines)
-
-    def _mark(self, row: int, column: int) -> str:
-        if self.marks is None:
-            return ""
-        return "|" if (row, column) in self.marks else " "
 
 
 def bracketed(cell: Cell, text: str, after: str = "") -> str:
@@ -139,13 +136,9 @@ def _gaps(indices: list[int]) -> list[int]:
 
 def _starts(indices: list[int], size: int) -> tuple[list[int], int]:
     """Return where each index starts, and where the last one ends; in pixels."""
-    gaps = {*_gaps(indices)}
-    starts, at = [], 0
-    for k in range(len(indices)):
-        at += _GAP if k in gaps else 0
-        starts.append(at)
-        at += size
-    return starts, at
+    gaps = _gaps(indices)
+    starts = [k * size + _GAP * sum(gap <= k for gap in gaps) for k in range(len(indices))]
+    return starts, starts[-1] + size
 
 
 def _faint(x: float, y: float, text: str) -> str:

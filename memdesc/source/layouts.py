@@ -202,10 +202,9 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
     parameters = (Parameter("offset"), Parameter("index", data_type("s64"), is_written=True))
     body = _NONE
     if layout.nelems:
-        body = _find(layout.base(), nest, reach, letters)
-        if layout.xor:
-            base = let("base", xor_expression("offset", layout.xor))
-            body = (base, *_find(layout.base(), nest, reach, letters, "base"))
+        base = [let("base", xor_expression("offset", layout.xor))] if layout.xor else []
+        rest = "base" if layout.xor else "offset"
+        body = (*base, *_find(layout.base(), nest, reach, letters, rest))
     return Function(f"{name}_index", comment, "status", parameters, body)
 
 
