@@ -1,24 +1,12 @@
 """Checkpoints: save, load, convert and compare tensors in files.
 
-Files and what is in them:
-
 * `formats`: a module for each format, and `entry`: tensors at rest, and what says what they hold
-* `writer`: an output that is whole or not there
-* `files`: `save`, `load` and `open_checkpoint`
-
-Quantised weights, which are several tensors:
-
+* `files`: `save`, `load` and `open_checkpoint`; `writer`: an output that is whole or not there
 * `config`: what config.json says of the layers of a model, by one table for reading and writing
 * `weights`: which tensors belong together, and what they are, once all sources agree; `Model`
 * `experts`: one tensor for the experts of a layer, or a tensor for each
-
-Moving data from file to file in bounded memory:
-
 * `moves`: a change of one tensor or record, cut into pieces, and the tasks that run them
-* `convert`: a whole checkpoint, by rules
-
-Checking a checkpoint:
-
+* `convert`: a whole checkpoint, by rules, in bounded memory
 * `compare`: which values differ from those of another checkpoint, and what explains the bytes
 """
 

@@ -40,8 +40,6 @@ from reorder.records.repacking import dim_order, dims_in, repack
 Bytes = NDArray[np.uint8]
 Order = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
-# how many bytes of a tensor are used to find another one with the same bytes
-_START = 4096
 _Places = dict[object, list[tuple[str, Bytes]]]
 # how many bytes are compared at a time, and how many of the first ones may refute a cause
 _PIECE, _FIRST = 1 << 24, 4096
@@ -199,13 +197,8 @@ def contents_of(
     """Return what two checkpoints have by name, and why some tensors cannot be compared."""
     models = [read_model(as_path(path), mmap=True) for path in (model, reference)]
     # if only one side says what words mean, words of the same name are compared as codes
-    unknown = {
-        name
-        for found in models
-        for each in found.weights
-        if not each.tensors
-        for name in each.names
-    }
+    weights = (each for found in models for each in found.weights if not each.tensors)
+    unknown = {name for each in weights for name in each.names}
     left, right = (dict(_contents(each, unknown)) for each in models)
     unread = sorted({name for each in models for name in each.container.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
@@ -226,14 +219,13 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
             part = (desc, roles[0]) if desc and roles else None
             yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part)
             continue
-        tensors = weight.tensors or dict(weight.entries)
-        what = repr(weight.desc) if weight.desc else next(iter(tensors.values())).dtype
+        what = repr(weight.desc) if weight.desc else weight.codes.dtype
         called = weight.prefix if weight.quantized else weight.decoded_name(weight.prefix)
-        key = called
+        key, numbers = called, partial(_numbers_of, weight)
         if called in entries.keys() - {*weight.names}:
             # another tensor has that name; none has one with a zero byte
             called, key = weight.prefix, f"{called}\0"
-        yield key, Content(called, what, partial(_numbers_of, weight), weight.desc, tensors)
+        yield key, Content(called, what, numbers, weight.desc, weight.tensors)
 
 
 def _numbers_of(item: Weight | Entry) -> Memory:
@@ -384,7 +376,7 @@ def _places_of(ours: Content, theirs: Content, places: _Places) -> tuple[str, ..
 
 def _key(item: Content, role: str, data: Bytes) -> object:
     """Return a key that a tensor shares with all equal ones, and with few others."""
-    return item.desc, role, len(data), data[:_START].tobytes()
+    return item.desc, role, len(data), data[:4096].tobytes()
 
 
 # --- causes: what explains every byte that differs ---

@@ -46,8 +46,6 @@ OLD_CONFIGS: Mapping[str, str] = {
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
-# the object of ModelOpt's own file that has what config.json has at its top
-_INSIDE = "quantization"
 # the most bytes of a config file
 MAX_CONFIG = 1 << 24
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -626,7 +624,7 @@ class Configs:
                 if file == CONFIG:
                     found += [(file, each) for one in held for each in sections_of(one).values()]
                 else:
-                    inside = config.get(_INSIDE)
+                    inside = config.get("quantization")  # in ModelOpt's own file
                     own = inside if isinstance(inside, dict) else config
                     found.append((file, {"quant_method": OLD_CONFIGS[file], **own}))
         return found

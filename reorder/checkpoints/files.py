@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 # the name of a tensor that is saved without a name
 DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
-# names listed in a message
-_SHOWN = 8
 
 
 def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable]) -> None:
@@ -361,7 +359,7 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     if len(names) == 1:
         return next(iter(names))
     way = "reorder.load_all reads them, and commands take one as FILE:NAME"
-    said = f"{len(names)} tensors: {first_of(names, _SHOWN)}; {way}" if names else "no tensors"
+    said = f"{len(names)} tensors: {first_of(names, 8)}; {way}" if names else "no tensors"
     raise MemdescError(f"{str(path)!r} has {said}")
 
 
@@ -467,13 +465,6 @@ class StoredTensor(Checked):
     """A tensor in a checkpoint, which makes it: its description and, on request, its bytes.
 
     What reads bytes fails if the checkpoint is closed, or the file has changed.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        The open checkpoint.
-    entry : Entry
-        Where the tensor is, according to the header of its file.
 
     Examples
     --------

@@ -60,8 +60,6 @@ _BARE_SCALES = ("scale_inv", "weight_scale")
 _MIN_SCALES = 512
 # metadata key in which ComfyUI says how layers are quantised
 _COMFYUI = "_quantization_metadata"
-# the codes of AutoGPTQ, AutoAWQ and vLLM
-_USUAL = "qweight"
 # tensors of formats that are not decoded -> the name whose error says why
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
@@ -433,8 +431,8 @@ def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
             return decide(weight_of(entries, name).single, claims)
     declared = claims.declared.at(prefix)[0].name if claims.declared else None
     given = declared if claims.name is None else claims.name
-    # the most common name, if nothing says which record it is
-    first = _USUAL if given is None else tensors_of(read_name(given)[0])[0]
+    # that of AutoGPTQ, AutoAWQ and vLLM, if nothing says which record it is
+    first = "qweight" if given is None else tensors_of(read_name(given)[0])[0]
     full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
     if full in entries:
         found = weight_of(entries, full)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.safetensors import is_shard
+from reorder.checkpoints.formats.safetensors import shard_stem
 from reorder.disk import NO_LINK, check_writable, errors_of, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function
@@ -327,7 +327,7 @@ def _check_replaced(target: Path, written: Collection[str]) -> None:
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if Path(folder, name).is_symlink()]
         held = (os.path.relpath(Path(folder, name), target) for name in (*names, *links))
-        lost += (name for name in held if name not in written and not is_shard(name))
+        lost += (name for name in held if name not in written and not shard_stem(name))
     if lost:
         named = first_of(map(short_repr, sorted(lost)))
         raise MemdescError(

@@ -46,8 +46,6 @@ from reorder.threads import checked_threads, current_limit
 from reorder.values.convert import decode
 from reorder.values.formats import FLOATS
 
-# formats whose zero points usually are all the middle code: by default, a target gets none
-_MOSTLY_SYMMETRIC = ("gptq",)
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
 # no known format holds a zero point that is as large
@@ -157,7 +155,8 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
     if scale.kind in {"f16", "bf16", "f32"} or name == source.name:
         found["scales"] = scale.kind
     if isinstance(legal.get("zeros"), bool):
-        found["zeros"] = not source.rule.is_symmetric and source.name not in _MOSTLY_SYMMETRIC
+        # zero points of GPTQ usually are all the middle code
+        found["zeros"] = not source.rule.is_symmetric and source.name != "gptq"
     return {key: value for key, value in found.items() if key in legal}
 
 

@@ -52,7 +52,7 @@ from reorder.checkpoints.formats.entry import (
     is_order_hidden,
     safe_path,
 )
-from reorder.checkpoints.formats.safetensors import find_indices, is_shard, plan_shards, stem_of
+from reorder.checkpoints.formats.safetensors import find_indices, plan_shards, shard_stem, stem_of
 from reorder.checkpoints.formats.table import FOREIGN_ENDINGS, FORMATS, format_of, plan_file
 from reorder.disk import read_if_exists, read_small, reason_of
 from reorder.messages import first_of
@@ -188,7 +188,7 @@ def _beside(
                 "but transformers loads it instead of these; move away the weights that are "
                 "wrong, or the index"
             )
-        elif is_shard(name):
+        elif shard_stem(name):
             why = "they are not part of the model that was read"
         elif is_changed and _SAME.fullmatch(path.name):
             why = "their weights are not converted"

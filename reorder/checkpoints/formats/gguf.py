@@ -30,7 +30,6 @@ from reorder.checkpoints.formats.entry import (
     Entry,
     PlannedFile,
     Tensor,
-    check_planned,
     checked_shape,
     container_of,
     descriptors_of,
@@ -57,8 +56,6 @@ _TYPES = {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | {
 _BY_NAME = {row.name: number for number, row in _TYPES.items()}
 # types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
-# what messages say about tensors of unknown types
-_WAY = "its bytes can be read and copied into another GGUF, but not decoded"
 
 # bytes of metadata values of a fixed size, by type, and the other types
 _SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -201,9 +198,9 @@ def _read_part(path: Path) -> Container:
             elif nbytes <= 0:
                 raise MemdescError(f"{place} and ends there: it has no bytes")
             dtype = row.name if row else f"ggml_type_{kind}"
-            reason = "" if row else f"memdesc does not know type {kind} of GGUF; {_WAY}"
+            why = f"memdesc does not know type {kind} of GGUF; its bytes can only be copied"
             where = (path, start + at, nbytes, state)
-            entries.append(Entry(name, dtype, shape, *where, reason=reason))
+            entries.append(Entry(name, dtype, shape, *where, reason="" if row else why))
         return container_of("gguf", path, entries, values)
 
 
@@ -231,7 +228,6 @@ def _alignment(values: Mapping[str, Any]) -> int:
 
 def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
     """Plan a file."""
-    check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
     values = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
     alignment = _alignment(values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,9 @@ _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
+# fields of which the last one counts, and keys of external data that are read
+_SINGLE = {_TYPE, _NAME, _LOCATION, _RAW, *_TYPED.values()}
+_EXTERNAL_KEYS = {"location", "offset", "length"}
 _IS_EXTERNAL = 1
 # TensorProto.DataType from 1 on and from 9 on, without strings; complex and 2-bit numbers are not
 # data types here
@@ -134,27 +137,15 @@ def _initializer(
     message: _Field, path: Path, files: dict[Path, FileState]
 ) -> tuple[str, Entry | None]:
     """Return the name of an initializer, and its entry if bytes hold it; its file is added."""
-    name, kind, location = "", 0, 0
-    dims: list[int] = []
-    data: dict[int, _Field] = {}
-    external: dict[str, str] = {}
-    for field in message.fields():
-        if field.number == _DIMS:
-            # a damaged model may have any number of them
-            dims = [*checked_shape([*dims, *islice(field.numbers(), MAX_NDIMS + 1)])]
-        elif field.number == _TYPE:
-            kind = field.value or 0
-        elif field.number == _NAME:
-            name = field.text()
-        elif field.number == _EXTERNAL:
-            key, value = field.pair()
-            external |= {key: value} if key in {"location", "offset", "length"} else {}
-        elif field.number == _LOCATION:
-            location = field.value or 0
-        elif field.number in {_RAW, *_TYPED.values()}:
-            data[field.number] = field
-    name, shape, dtype = check_name(name), checked_shape(dims), TYPES.get(kind, "")
-    held = data.get(_RAW, data.get(_TYPED.get(kind, _RAW)))
+    last = {each.number: each for each in message.fields() if each.number in _SINGLE}
+    dims = (each.numbers() for each in message.fields() if each.number == _DIMS)
+    # a damaged model may have any number of them
+    shape = checked_shape([*islice(chain.from_iterable(dims), MAX_NDIMS + 1)])
+    pairs = (each.pair() for each in message.fields() if each.number == _EXTERNAL)
+    external = {key: value for key, value in pairs if key in _EXTERNAL_KEYS}
+    name = check_name(last[_NAME].text() if _NAME in last else "")
+    kind, location = ((last[key].value if key in last else 0) or 0 for key in (_TYPE, _LOCATION))
+    dtype, held = TYPES.get(kind, ""), last.get(_RAW, last.get(_TYPED.get(kind, _RAW)))
     nbytes = -(-_BITS.get(dtype, 0) * prod(shape) // BYTE_BITS)
     is_external = location == _IS_EXTERNAL
     if not dtype or (held is None and not is_external and nbytes):

@@ -121,7 +121,6 @@ def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
 
 def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
     """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes."""
-    check_planned(name, tensors)
     texts = {**metadata, **descriptors_of(tensors)}
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
     at, places = 0, dict[str, int]()
@@ -166,9 +165,6 @@ _STEM = "model"
 _STEMS = (_STEM, "diffusion_pytorch_model")
 # a model in one file, and the index of one in several
 _WHOLE, _INDEX = f"{_STEM}{_ENDING}", f"{_STEM}{INDEX_ENDING}"
-# endings of checkpoints that are opened as a file
-_FILES = (".gguf", ".onnx", ".npz")
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_folder(folder: Path) -> Container:
@@ -188,13 +184,13 @@ def read_folder(folder: Path) -> Container:
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
         msg = f"{who} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
-        if others := [name for name in names if name.endswith(_FILES)]:
+        if others := [name for name in names if name.endswith((".gguf", ".onnx", ".npz"))]:
             msg += f"; name a file, such as {others[0]!r}"
-        if pickles := [name for name in names if name.endswith(_PICKLES)]:
+        if pickles := [x for x in names if x.endswith((".bin", ".pt", ".pth", ".ckpt"))]:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
         raise MemdescError(msg)
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
-    if _WHOLE in shards and all(_stem_of(name) != _STEM for name in {*shards} - {_WHOLE}):
+    if _WHOLE in shards and all(shard_stem(name) != _STEM for name in {*shards} - {_WHOLE}):
         shards = [_WHOLE]
     elif numbered:
         shards = numbered
@@ -283,12 +279,7 @@ def _weight_map(text: bytes) -> dict[str, str]:
     raise MemdescError("it has no 'weight_map' from names of tensors to files")
 
 
-def is_shard(name: str) -> bool:
-    """Whether a file's name is one that `plan_shards` gives."""
-    return _stem_of(name) is not None
-
-
-def _stem_of(name: str) -> str | None:
+def shard_stem(name: str) -> str | None:
     """Return what the name of a file that `plan_shards` gives starts with; None for others."""
     numbered = _NUMBERED.fullmatch(name)
     stem = numbered[1] if numbered else name.removesuffix(INDEX_ENDING).removesuffix(_ENDING)
@@ -297,7 +288,7 @@ def _stem_of(name: str) -> str | None:
 
 def stem_of(names: Iterable[str]) -> str:
     """Return what the names of a model's files start with: that of diffusers if they all do."""
-    found = {_stem_of(name) for name in names}
+    found = {shard_stem(name) for name in names}
     (stem,) = found if len(found) == 1 else (None,)
     return stem or _STEM
 
@@ -315,6 +306,7 @@ def plan_shards(
     A larger tensor gets a shard of its own. What fits into one file is written as one, and without
     an index unless `is_indexed`. The names of all files start with `stem`.
     """
+    check_planned(stem, tensors)
     shards: list[list[Tensor]] = [[]]
     filled = 0
     for tensor in tensors:
@@ -331,8 +323,6 @@ def plan_shards(
     if count == 1 and not is_indexed:
         return (*files,)
     homes = {tensor.name: name for name, part in parts for tensor in part}
-    if len(homes) < len(tensors):
-        raise MemdescError(f"two of the {len(tensors)} tensors would have the same name")
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
     return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

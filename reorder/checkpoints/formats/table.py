@@ -6,20 +6,19 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 
 from memdesc.errors import MemdescError
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats import gguf, onnx, safetensors
 from reorder.checkpoints.formats import numpy_files as npy
-from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor
+from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor, check_planned
 from reorder.checkpoints.formats.safetensors import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
 
-# how many bytes of a file are compared with `start`
-_START = 64
 # what reads a file of one of the formats where the command at hand does not
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 
@@ -116,11 +115,15 @@ def format_of(path: str | os.PathLike[str]) -> Format:
 def kind_of(path: Path) -> Format | Foreign | None:
     """Return the kind of a file by its first bytes and ending; None if it may be raw bytes."""
     with open_file(path) as file:
-        start = file.read(_START)
+        start = file.read(64)
         kinds: list[Format | Foreign] = [*FORMATS.values(), *_FOREIGN]
         for row in kinds:
             if row.start is not None and re.match(row.start, start, re.DOTALL):
-                return _TORCH if row is FORMATS["npz"] and _is_of_torch(file) else row
+                with suppress(*npy.DAMAGES):  # reading it will report the error
+                    names = zipfile.ZipFile(file).namelist() if row is FORMATS["npz"] else ()
+                    if any(f"/{name}".endswith("/data.pkl") for name in names):
+                        return _TORCH
+                return row
     # an ONNX model has no mark at its start: only the ending of its name says what it is
     return FORMATS["onnx"] if path.suffix == FORMATS["onnx"].ending else None
 
@@ -129,14 +132,6 @@ def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
     """Return the error for a file of a kind that a caller does not read."""
     way_out = kind.way_out if isinstance(kind, Foreign) else _ARRAYS
     return MemdescError(f"{str(path)!r} is {kind.what}: {way_out}")
-
-
-def _is_of_torch(file: BinaryIO) -> bool:
-    try:
-        names = zipfile.ZipFile(file).namelist()
-    except npy.DAMAGES:
-        return False  # reading it will report the error
-    return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
 
 
 def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
@@ -165,6 +160,7 @@ def plan_file(
     """Plan the file of a checkpoint in the format that the path names."""
     given = as_path(path)
     row = format_of(given)
+    check_planned(given.name, tensors)
     if row.plan is None:
         endings = ", ".join(each.ending for each in FORMATS.values() if each.plan)
         raise MemdescError(

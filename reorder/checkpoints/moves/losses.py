@@ -129,12 +129,9 @@ class Lost(NamedTuple):
 
     def joined(self, other: Lost | None) -> Lost:
         """Return what two regions lost."""
-        if other is None:
-            return self
-        one, two = self.vanished, other.vanished
-        largest = None if one is None or two is None else max(one, two)
-        nelems, saturated = self.nelems + other.nelems, self.saturated + other.saturated
-        return Lost(self.dtype, nelems, saturated, largest)
+        dtype, nelems, saturated, gone = other or Lost(self.dtype, 0, 0, self.vanished)
+        largest = None if self.vanished is None or gone is None else max(self.vanished, gone)
+        return Lost(dtype, self.nelems + nelems, self.saturated + saturated, largest)
 
 
 def check_lost(losses: Mapping[str, Lost], name: str) -> None:
