@@ -373,7 +373,8 @@ def is_inner(name: str) -> bool:
 def _groups(how: Method, section: Json) -> Iterator[tuple[Sequence[str] | None, Json | None]]:
     """Yield names of layers, or None for all others, and their keys, or None for plain layers."""
     is_whole = True
-    named: Json = section if how.groups == _TOP else _value(section, how.groups, dict)
+    named: Json = section if how.groups == _TOP else {}
+    named = _value(section, how.groups, dict) if how.groups not in {"", _TOP} else named
     for key, own in named.items():
         if how.groups == _RULES:
             keys = {**section, **(own if isinstance(own, dict) else {})}

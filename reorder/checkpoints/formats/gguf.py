@@ -69,6 +69,7 @@ _MAGIC, _VERSION, _VERSIONS = b"GGUF", 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 # what the parts of a model say: which one each is, of how many, and the tensors of all
 _SPLIT = ("split.no", "split.count", "split.tensors.count")
+_ENDING = "-{:05}-of-{:05}.gguf"
 
 
 class _Reader:
@@ -111,18 +112,17 @@ class _Reader:
         if kind in _SCALARS:
             raw += self.take(_SCALARS[kind] * count, "an array" if depth else "a value")
             return
-        if kind not in {_STRING, _ARRAY} or depth > _MAX_DEPTH:
-            raise MemdescError(
-                f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
-            )
         for _ in range(count):
-            is_text = kind == _STRING
-            raw += (head := self.take(8, "a string") if is_text else self.take(12, "an array"))
-            if is_text:
-                raw += self.take(int.from_bytes(head, "little"), "a string")
-            else:
+            if kind == _STRING:
+                raw += (size := self.take(8, "a string"))
+                raw += self.take(int.from_bytes(size, "little"), "a string")
+            elif kind == _ARRAY and depth <= _MAX_DEPTH:
+                raw += (head := self.take(12, "an array"))
                 inner, number = struct.unpack("<IQ", head)
                 self._add_values(inner, number, raw, depth + 1)
+            else:
+                why = "which is unknown or nested too deep"
+                raise MemdescError(f"a value at byte {self.at} has type {kind}, {why}")
 
 
 def read(path: Path) -> Container:
@@ -132,11 +132,11 @@ def read(path: Path) -> Container:
     if count <= 1:
         return part
     which = f"{str(path)!r} is part {number + 1} of {count} of a model"
-    endings, parts = [f"-{k + 1:05}-of-{count:05}.gguf" for k in range(count)], []
-    if not path.name.endswith(endings[number]):
-        raise MemdescError(f"{which}; parts must have names such as NAME{endings[number]}")
-    for k, ending in enumerate(endings):
-        other = path.with_name(path.name.removesuffix(endings[number]) + ending)
+    own, parts = _ENDING.format(number + 1, count), []
+    if not path.name.endswith(own):
+        raise MemdescError(f"{which}; parts must have names such as NAME{own}")
+    for k in range(count):
+        other = path.with_name(path.name.removesuffix(own) + _ENDING.format(k + 1, count))
         if not other.exists():
             raise MemdescError(f"{which}: {str(other)!r} is missing, which must be beside it")
         parts.append(part if k == number else _read_part(other))

@@ -160,7 +160,8 @@ def _initializer(
         elif held is not None:
             offset, length = held.start, held.end - held.start
         if length != nbytes:
-            raise MemdescError(f"{dtype} of shape {shape} takes {nbytes} bytes, not {length}")
+            what = f"{dtype} of shape {short_repr(shape)}"
+            raise MemdescError(f"{what} takes {nbytes} bytes, not {length}")
     return name, Entry(name, dtype, shape, home, offset, nbytes, files[home])
 
 
