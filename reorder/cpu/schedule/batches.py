@@ -8,7 +8,7 @@ from typing import Any
 from memdesc.dtypes import BYTE_BITS
 from memdesc.immutable import value_class
 from reorder.cpu.machine import Machine
-from reorder.cpu.schedule.cuts import find_cut, tile_boxes
+from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.granules import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
@@ -16,7 +16,6 @@ from reorder.cpu.schedule.rotation import join_rows, rotate
 from reorder.cpu.schedule.select import (
     MAX_VECTOR_BITS,
     MICRO_KERNELS,
-    PART_BITS,
     Kernel,
     ScheduledBox,
     is_scattered,
@@ -28,7 +27,7 @@ from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
 from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
-from reorder.plan.passes import pack_elements, simplify, split_node
+from reorder.plan.passes import pack_elements, simplify
 from reorder.plan.plan import ReorderPlan
 
 # Below this many bytes of src and dst per thread, dst is in a near cache, and prefetching its lines
@@ -158,8 +157,8 @@ class BatchBuilder:
         """Schedule boxes; yields the bits of their elements with them."""
         for box in boxes:
             permuted = self._permuted(box)
-            if permuted and permuted[0].permutation:
-                yield permuted[0].permutation.bits, permuted
+            if permuted:
+                yield permuted
                 continue
             packed, bits, stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
             if bits >= BYTE_BITS:
@@ -169,23 +168,19 @@ class BatchBuilder:
             else:
                 yield bits, self._schedule(packed, bits, stride)
 
-    def _permuted(self, box: Box) -> tuple[ScheduledBox, ...]:
-        """Schedule a box of permuted elements; nothing if it has none."""
+    def _permuted(self, box: Box) -> tuple[int, tuple[ScheduledBox, ...]] | None:
+        """Schedule a box of permuted elements, whose bits come first; None if it has none."""
         bits = self.plan.dst.dtype.bits
-        if bits not in PART_BITS or self.place * BYTE_BITS % bits:
-            return ()
+        if bits < BYTE_BITS or self.place * BYTE_BITS % bits:
+            return None
         (simple,) = simplify((box,))
         src, dst = simple.offsets
-        simple = simple._replace(offsets=(src, dst + self.place * BYTE_BITS // bits))
-        found = select_permuted(simple, bits)
-        if not found or not found.permutation:
-            return ()
-        width = found.permutation.bits
-        self.depends_on_place |= self.streams and found.fills_lines(width)
-        cut = find_cut(found, width)
-        pieces = [*split_node(simple, *cut)] if cut else []
-        parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
-        return parts if cut and len(parts) == len(pieces) else (found,)
+        found = permuted_boxes(
+            simple._replace(offsets=(src, dst + self.place * BYTE_BITS // bits)), bits
+        )
+        if found:
+            self.depends_on_place |= self.streams and found[1][0].fills_lines(found[0])
+        return found
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Schedule a box whose offsets in dst count from the start of a line."""

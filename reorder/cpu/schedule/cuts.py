@@ -22,6 +22,7 @@ from reorder.cpu.schedule.select import (
     Ends,
     ScheduledBox,
     select_kernel,
+    select_permuted,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 from reorder.plan.nodes import Box, Node
@@ -136,6 +137,21 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     if long is None and scheduled.kernel_loop:
         long, steps = (scheduled.kernel_loop,), max(1, MAX_CALL_SIZE // prod(sizes))
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
+
+
+def permuted_boxes(box: Box, bits: int) -> tuple[int, tuple[ScheduledBox, ...]] | None:
+    """Schedule a simplified box as permuted elements, cut to what a call moves.
+
+    Returns the bits of these elements too, and None for other boxes.
+    """
+    found = select_permuted(box, bits)
+    if not found or not found.permutation:
+        return None
+    width = found.permutation.bits
+    cut = find_cut(found, width)
+    pieces = [*split_node(box, *cut)] if cut else []
+    parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
+    return width, parts if cut and len(parts) == len(pieces) else (found,)
 
 
 def _in_pieces(

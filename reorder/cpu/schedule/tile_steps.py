@@ -15,7 +15,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.cuts import tile_boxes
+from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.operands import (
     Rows,
     Sides,
@@ -333,8 +333,12 @@ class _StepWriter:
             for node, from_, to in zip(nodes, src.strides, dst.strides, strict=True)
         )
         (box,) = simplify((Box((0, 0), inner),))
-        packed, bits, element_stride = pack_for_kernels(box, src.bits)
-        boxes = tile_boxes((packed,), bits, element_stride)
+        permuted = permuted_boxes(box, src.bits)
+        if permuted:
+            bits, boxes = permuted
+        else:
+            packed, bits, element_stride = pack_for_kernels(box, src.bits)
+            boxes = tile_boxes((packed,), bits, element_stride)
         end = SLOT_BITS if src.is_slot else self.config.ends[src.placed_by] * src.bits
         program, workloads = encode(boxes, bits, end // BYTE_BITS)
         ranges, _ = partition_chunks(workloads, 1)

@@ -14,6 +14,7 @@ from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu import compiled_kernels
+from reorder.reference import execute_reference
 from tests.processors import environment_of
 from tests.programs import run_python
 from tests.reorders import (
@@ -64,6 +65,20 @@ def test_elements_that_have_no_neighbours_are_moved_one_by_one(bits: int) -> Non
 def test_rows_of_pairs_and_quads_are_permuted(bits: int, size: str) -> None:
     with _SIZES[size]():
         assert "transposed" in permuted(bits)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [("f32 abc", "bf16 ABc8b16a2b"), ("s8 ABc4b16a4b", "f32 abc"), ("f16 ABc8b16a2b", "bf16 abc")],
+)
+def test_permuted_rows_are_converted(src: str, dst: str, *, at_end: bool) -> None:
+    one, other = (memory_desc((65, 34, 9), *text.split()) for text in (src, dst))
+    source, before = random_bytes(one.min_nbytes, 1), random_bytes(other.min_nbytes, 2)
+    right = before.copy()
+    execute_reference(one, other, source, right)
+    moved = move_guarded(plan_reorder(one, other), source, before, at_end=at_end)
+    assert np.array_equal(moved, right)
 
 
 @pytest.mark.parametrize(
