@@ -270,7 +270,7 @@ class _RowBlock(NamedTuple):
     move: Transposition
     # the offsets of the rows in src
     table: Value
-    # those of columns whose lines are joined
+    # lines of dst to join, of tiles that do not store whole vectors
     lines: _Lines | None
 
     def emit_tile(
