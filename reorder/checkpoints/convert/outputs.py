@@ -159,12 +159,8 @@ def plan_output(
             )
     if all(file.name != CONFIG for file in files):
         warnings += _undeclared(plan)
-    constants = {
-        step.targets[role].name: data
-        for step in plan.steps
-        for role, data in step.constants.items()
-    }
-    return [file.with_data(constants) for file in files], copied, warnings
+    known = {x.targets[role].name: data for x in plan.steps for role, data in x.constants.items()}
+    return [file.with_data(known) for file in files], copied, warnings
 
 
 def _beside(
