@@ -166,7 +166,7 @@ class Record(Checked):
         if array.shape != field.layout.dims:
             raise MemdescError(f"{who} has dims {field.layout.dims}, not {array.shape}")
         if not data.flags.writeable:
-            raise MemdescError(f"{who} is read-only; pass a copy of {field.tensor} to Record")
+            raise MemdescError(f"the tensor of {who} is read-only; pass a copy of it to Record")
         write_field(data, field, field_bits(field, array))
 
     def check_padding(self) -> None:
