@@ -227,7 +227,7 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
             f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8"
         )
     if not buffer.flags.c_contiguous:
-        said = f"is an array with strides {buffer.strides}; numpy.ascontiguousarray copies it"
+        said = f"is an array with strides {buffer.strides}; pass one from numpy.ascontiguousarray"
         raise MemdescError(f"{name} of {desc!r} {said}")
     return np.asarray(buffer).reshape(-1).view(np.uint8)
 
