@@ -194,7 +194,13 @@ class BatchBuilder:
         if self.streams and self.exceeds and not parts:
             parts = join_rows(box, bits, element_stride)
         parts = parts or tile_boxes(
-            (box,), bits, element_stride, streams=self.streams, is_shared=self.threads > 1
+            (box,),
+            bits,
+            element_stride,
+            streams=self.streams,
+            # the caches move half lines faster than non-temporal stores write them
+            pairs=self.exceeds and has_masks(),
+            is_shared=self.threads > 1,
         )
         self.depends_on_place |= (self.streams or self.fills_lines) and any(
             part.fills_lines(bits) or part.interleaved_run(bits) or part.has_short_runs(bits)

@@ -24,7 +24,7 @@ from reorder.cpu.schedule.select import (
     select_kernel,
     select_permuted,
 )
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved, split_node
 
@@ -50,19 +50,22 @@ def tile_boxes(
     element_stride: int = 1,
     *,
     streams: bool = False,
+    pairs: bool = False,
     is_shared: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     Runs of at most a line are moved so that lines of both sides are used while they are cached;
     `is_shared` says that threads will divide them. With `streams` longer ones, which non-temporal
-    stores write, are read from few places in turn.
+    stores write, are read from few places in turn; with `pairs` those of half a line too.
     """
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
     for box in reversed(boxes):
-        ordered = [*_in_pieces(box, bits, element_stride, streams=streams, is_shared=is_shared)]
-        todo += ordered or [select_kernel(box, element_stride)]
+        ordered = _in_pieces(
+            box, bits, element_stride, streams=streams, pairs=pairs, is_shared=is_shared
+        )
+        todo += [*ordered] or [select_kernel(box, element_stride)]
     while todo:
         scheduled = todo.pop()
         cut = None
@@ -155,7 +158,7 @@ def permuted_boxes(box: Box, bits: int) -> tuple[int, tuple[ScheduledBox, ...]] 
 
 
 def _in_pieces(
-    box: Box, bits: int, element_stride: int, *, streams: bool, is_shared: bool
+    box: Box, bits: int, element_stride: int, *, streams: bool, pairs: bool, is_shared: bool
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
@@ -168,7 +171,7 @@ def _in_pieces(
         return
     fills_lines = scheduled.fills_lines(bits)
     is_joined = streams and bits >= BYTE_BITS and not fills_lines
-    is_joined &= scheduled.joins_lines(bits, pairs=has_masks())
+    is_joined &= scheduled.joins_lines(bits, pairs=pairs)
     is_streamed = is_joined or (streams and fills_lines)
     src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
     inner, steps = _runs_at_once(

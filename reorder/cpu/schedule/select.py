@@ -193,8 +193,11 @@ class ScheduledBox(NamedTuple):
     def joins_vectors(self, bits: int) -> bool:
         """Whether lines are joined in the caches too, from runs or pairs that start at one place.
 
-        The model: stores that cross the ends of lines cost twice as much.
+        The model: stores that cross the ends of lines cost twice as much. Registers are joined in
+        units of two bytes, so runs start at even bytes.
         """
+        if bits == BYTE_BITS * self.element_stride and self.box.offsets[1] % 2:
+            return False
         line, run = LINE_BITS // bits * self.element_stride, self.columns[0].extent * bits
         src, dst = self.box.offsets
         aligned = self._replace(box=self.box._replace(offsets=(src, dst - dst % line)))
@@ -204,7 +207,7 @@ class ScheduledBox(NamedTuple):
     def _has_pairs(self, bits: int) -> bool:
         """Whether runs are half a line each, in contiguous pairs that start alike in their lines.
 
-        Registers are joined in units of two bytes, so a pair starts at an even byte.
+        They are joined in units of two bytes, so a pair starts at an even byte.
         """
         line, inner = LINE_BITS // bits * self.element_stride, self.rows[0]
         others = (node for node in self.box.nodes[:-1] if node != inner)

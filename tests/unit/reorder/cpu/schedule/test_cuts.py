@@ -415,6 +415,23 @@ def test_small_loops_are_moved_through_scratch(case: str, moves_twice: bool) -> 
     assert is_scattered(box, bits) == moves_twice
 
 
+@pytest.mark.parametrize("case", ["s8 abcd acbd 2x198x12x64", "s8 abcd acbd 2x198x12x32"])
+def test_runs_at_odd_bytes_are_not_joined_in_the_caches(case: str) -> None:
+    found = {}
+    for place in (8, 9):
+        box, bits = _box(case, place)
+        found[place] = select_kernel(box).joins_vectors(bits)
+    assert found == {8: True, 9: False}
+
+
+@pytest.mark.parametrize("exceeds", [False, True], ids=["in the caches", "beyond"])
+def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> None:
+    src, dst = (memory_desc((2, 64, 56, 56), "f32", tag) for tag in ("acdb", "aBcd8b"))
+    machine = Machine(1, 0 if exceeds else 1 << 30, streamed_nbytes=0)
+    builder = BatchBuilder(plan_reorder(src, dst), 1, machine)
+    assert [batch.kernel.streams for batch in builder.move_plan() if batch.kernel] == [exceeds]
+
+
 @pytest.mark.parametrize(("valid", "kernel"), [(1, RUN), (2, TRANSPOSED)])
 def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: int) -> None:
     nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512)), Node(16, valid, (784, 1))
