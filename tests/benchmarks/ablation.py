@@ -135,6 +135,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
+    "joined rows": Mechanism({"schedule.batches:join_rows": _returns(())}),
+    "colliding rows": Mechanism({"schedule.program:_collide": _returns(value=False)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
@@ -144,6 +146,9 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
+    ),
+    "prefetch of rows": Mechanism(
+        {"kernels.transpose:_prefetch_rows": _does_nothing}, code="transposed"
     ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
@@ -186,6 +191,7 @@ class Variant:
             self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
+            self._record("schedule.batches", "join_rows", _text_of_boxes)
             self._record("schedule.tile_steps", "tile_boxes", _text_of_boxes)
             self._record("schedule.tile_steps", "StageTable", _text_of_stage)
 
@@ -223,6 +229,8 @@ class Variant:
                 self.schedules.append(text_of(result, *given))
                 return result
 
+            # of tables the schedule asks for their fields too
+            recorded.__dict__.update(_fields=getattr(old, "_fields", ()))
             return recorded
 
         self._replace(f"{module}:{name}", recording)
