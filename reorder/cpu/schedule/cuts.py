@@ -68,9 +68,7 @@ def tile_boxes(
         todo += [*ordered] or [select_kernel(box, element_stride)]
     while todo:
         scheduled = todo.pop()
-        cut = None
-        if not (streams and scheduled.fills_lines(bits)):
-            scheduled, cut = _within_ways(scheduled, bits)
+        scheduled, cut = _within_ways(scheduled, bits, streams=streams)
         cut = cut or find_cut(scheduled, bits)
         if cut is None:
             done.append(scheduled)
@@ -82,23 +80,27 @@ def tile_boxes(
 
 
 def _within_ways(
-    scheduled: ScheduledBox, bits: int
+    scheduled: ScheduledBox, bits: int, *, streams: bool
 ) -> tuple[ScheduledBox, tuple[Node, int] | None]:
     """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
 
     Interleaved rows of a few columns are a piece of dst of up to a line, and the next step of the
     loop around them goes on where it ends. The model: its line is still in the cache then if the
     pieces of a call fit in the ways of the sets that they share. The same holds for the pieces of
-    src that are split.
+    src that are split. With `streams` dst is not near anyway, and rows of src that are read whole
+    matter more.
     """
+    if not scheduled.is_transposed:
+        return scheduled, None
     stride = scheduled.element_stride
     groups = {1: (scheduled.rows, scheduled.columns), 0: (scheduled.columns, scheduled.rows)}
-    for side, (few, group) in groups.items() if scheduled.is_transposed else ():
+    for side, (few, group) in groups.items():
         size = size_of(few) * stride
         extents = [node.extent for node in group]
         count = count_contiguous(extents, [node.strides[side] for node in group], size)
         is_piece = count and size * prod(extents[:count]) * bits <= LINE_BITS * stride
-        if size_of(few) > MAX_INTERLEAVED or not is_piece:
+        is_left = side == 1 and streams
+        if size_of(few) > MAX_INTERLEAVED or is_left or not is_piece:
             continue
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
@@ -110,8 +112,10 @@ def _within_ways(
                 near = group[:k]
                 if not side:
                     return along_src(scheduled.box, (near, few), stride), None
-                outer = tuple(other for other in scheduled.box.nodes if other not in (*few, *near))
-                return scheduled._replace(columns=near, outer=outer), None
+                outer = [other for other in scheduled.box.nodes if other not in (*few, *near)]
+                # calls go on in the same lines of dst, and one after the other in those of src
+                outer[:-1] = sorted(outer[:-1], key=lambda other: -abs(other.strides[0]))
+                return scheduled._replace(columns=near, outer=tuple(outer)), None
             pieces *= node.extent
     return scheduled, None
 

@@ -471,6 +471,9 @@ def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int
     side = int(size_of(tiles[0].rows) < size_of(tiles[0].columns))
     strides = [[node.strides[side] for node in tile.outer] for tile in tiles]
     assert all(each[-1] == min(each) for each in strides)
+    # lines of dst that are streamed are not near
+    (streamed, *_) = tile_boxes((box,), bits, streams=True)
+    assert side == 0 or size_of(streamed.columns) >= length
 
 
 @pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
