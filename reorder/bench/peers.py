@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -52,14 +53,10 @@ MakePeer: TypeAlias = "Callable[[Case, Buffers, int], Peer | None]"
 
 def known_peers() -> dict[str, MakePeer | None]:
     """Return the known peers by name; None for those that are not installed."""
-    return {"numpy": numpy_peer, "torch": torch_peer if _is_installed("torch") else None}
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ValueError:  # a module in sys.modules without a spec
-        return False
+    spec = None
+    with suppress(ValueError):  # a module in sys.modules without a spec
+        spec = find_spec("torch")
+    return {"numpy": numpy_peer, "torch": torch_peer if spec else None}
 
 
 def memcpy(buffers: Buffers, threads: int) -> Peer:

@@ -107,9 +107,12 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
     }
     if found.worst:
         worst, *first = map(_facts, (found.worst, *found.first))
+        # what the layouts call the dims; a and b alone are the tensors here
+        letters = a.desc.letters or b.desc.letters
+        names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
         where: list[Facts] = [
             {"dim": name, "differing": _ranges(counts), "of": len(counts)}
-            for name, counts in zip(_dim_names(a, b), found.by_dim, strict=True)
+            for name, counts in zip(names, found.by_dim, strict=True)
         ]
         facts |= {
             "worst": Said(worst, _LINE.format_map(worst)),
@@ -121,12 +124,6 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
     padding = dict(zip("ab", found.padding, strict=True))
     facts |= {"padding_not_zero": padding, "padding_differs": found.padding_differs}
     return facts, 0 if found.is_equal else 1
-
-
-def _dim_names(a: Memory, b: Memory) -> list[str]:
-    """Return the dims, with what the layouts call them; a and b alone are the tensors here."""
-    letters = a.desc.letters or b.desc.letters
-    return [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
 
 
 def _tolerance(options: Options) -> dict[str, Any]:

@@ -138,7 +138,11 @@ def _of_layout(options: Options) -> tuple[Facts, int]:
         "system": Said(options.system),
     }
     if not names:
-        why = _why_nameless(desc)
+        why = "names describe dense layouts, but these strides leave gaps or overlap"
+        if desc.offset0:
+            why = "it does not start at element 0"
+        elif desc.layout.xor:
+            why = "names describe offsets without XOR"
         facts |= {"no name": Line(why), "why": Said(why)}
     return facts, 0 if names or options.system else 1
 
@@ -151,14 +155,6 @@ def _written(desc: MemoryDesc, whole: MemoryDesc, system: str) -> tuple[str, ...
         if whole == desc:
             raise
         return written(whole, system)
-
-
-def _why_nameless(desc: MemoryDesc) -> str:
-    if desc.offset0:
-        return "it does not start at element 0"
-    if desc.layout.xor:
-        return "names describe offsets without XOR"
-    return "names describe dense layouts, but these strides leave gaps or overlap"
 
 
 def _lay_out(facts: Facts) -> list[str]:

@@ -32,12 +32,12 @@ def fields_of(kind: type[_Fields]) -> _Fields:
     >>> fields_of(Task).last
     1
     """
-    return kind(*range(_length_of(kind)))
+    return kind(*range(len(_names_of(kind))))
 
 
 def nbytes_of(kind: type[_Fields]) -> int:
     """Return the size of an entry in bytes, without the tables that follow it."""
-    return WORD_NBYTES * _length_of(kind)
+    return WORD_NBYTES * len(_names_of(kind))
 
 
 def fields_in_lines(kind: type[_Fields], *first_of_line: str) -> _Fields:
@@ -53,9 +53,8 @@ def fields_in_lines(kind: type[_Fields], *first_of_line: str) -> _Fields:
     >>> fields_in_lines(Counters, "theirs").theirs * WORD_NBYTES == SHARED_NBYTES
     True
     """
-    names: tuple[str, ...] = vars(kind)["_fields"]
     words: list[int] = []
-    for name in names:
+    for name in _names_of(kind):
         word = words[-1] + 1 if words else 0
         words.append(-(-word // _LINE_WORDS) * _LINE_WORDS if name in first_of_line else word)
     return kind(*words)  # type: ignore[arg-type] # fields are ints
@@ -66,6 +65,6 @@ def nbytes_in_lines(fields: tuple[int, ...]) -> int:
     return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
 
 
-def _length_of(kind: type[_Fields]) -> int:
+def _names_of(kind: type[_Fields]) -> tuple[str, ...]:
     names: tuple[str, ...] = vars(kind)["_fields"]
-    return len(names)
+    return names

@@ -411,11 +411,8 @@ class _Reference:
         self._values = self._read(plain.data)
         self._found = self._read(data)
         count = self.desc.nelems
-        self._at = (
-            np.arange(count)
-            if count <= _SAMPLES
-            else np.random.default_rng(0).integers(0, count, _SAMPLES)
-        )
+        places = np.random.default_rng(0).integers(0, count, _SAMPLES)
+        self._at = np.arange(count) if count <= _SAMPLES else places
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
     def _read(self, data: NDArray[np.uint8]) -> NDArray[Any]:
