@@ -43,7 +43,10 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
         raise MemdescError("a layout without elements has no access")
     offsets = layout.offsets()
     count = width * 8 // bits
-    fast = _contiguous_dim(layout)
+    # the dim whose elements are adjacent in memory before a swizzle
+    inner = [block for block in layout.blocks if block.stride == 1 and block.step == 1]
+    innermost = max(inner, key=lambda block: block.extent, default=layout.blocks[-1])
+    fast = layout.axes[innermost.axis].dims[-1]
     if offsets.shape[fast] % count:
         raise MemdescError(
             f"{width} bytes are {count} elements, and dim {fast}, which is contiguous in memory, "
@@ -66,10 +69,3 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
         max(bank_steps(words[k : k + group].ravel().tolist()) for k in range(0, len(words), group))
         - 1
     )
-
-
-def _contiguous_dim(layout: Layout) -> int:
-    """Return the dim whose elements are adjacent in memory before a swizzle."""
-    inner = [block for block in layout.blocks if block.stride == 1 and block.step == 1]
-    innermost = max(inner, key=lambda block: block.extent, default=layout.blocks[-1])
-    return layout.axes[innermost.axis].dims[-1]

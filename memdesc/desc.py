@@ -17,7 +17,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable
-from memdesc.index import Index, checked_index, checked_integers, first_where
+from memdesc.index import Index, checked_index, checked_integers
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import (
     Axis,
@@ -420,12 +420,11 @@ class MemoryDesc(Written):
         offsets = checked_integers("offset", offset)
         indices, exists = indices_at(self.layout, np.atleast_1d(offsets))
         if not exists.all():
-            at = first_where(~exists, np.atleast_1d(offsets))
-            last = self.layout.last
-            reason = f"offsets are 0 to {last}"
+            at = int(np.atleast_1d(offsets)[~exists][0])
+            reason = f"offsets are 0 to {self.layout.last}"
             if not self.nelems:
                 reason = "it has no elements"
-            elif 0 <= at <= last:
+            elif 0 <= at <= self.layout.last:
                 reason = "it lies in a gap between elements"
             raise MemdescError(f"no element of {self!r} is at offset {at}: {reason}")
         beyond = [i >= size for i, size in zip(indices, self.dims, strict=True)]

@@ -109,11 +109,6 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         ) from None
 
 
-def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
-    """Return the first value that a mask selects."""
-    return int(values[mask].flat[0])
-
-
 def _entries(index: Any) -> tuple[Any, ...]:
     """Return the entries of an index, as Python ints or as arrays of one shape."""
     try:
@@ -141,10 +136,10 @@ def _entries(index: Any) -> tuple[Any, ...]:
 
 def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
     if isinstance(i, np.ndarray):
-        is_outside = (i < 0) | (i >= size)
-        if not is_outside.any():
+        wrong = i[(i < 0) | (i >= size)]
+        if not wrong.size:
             return
-        i = first_where(is_outside, i)
+        i = int(wrong[0])
     if not 0 <= i < size:
         raise OutOfRangeError(
             f"index {i} of {name} is not in 0 to {size - 1}"

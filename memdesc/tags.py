@@ -134,16 +134,12 @@ class FormatTag(Checked):
         )
 
     def _are_digits_legal(self) -> bool:
-        """Whether the digits of each axis divide its outer step down to 1.
-
-        The loop goes axis by axis: the outer digit, then the others, largest step first. Each
-        of these must divide the step before it exactly.
-        """
+        """Whether the digits of each axis divide its outer step down to 1."""
         step, axis = 1, -1
+        # axis by axis: the outer digit, then the others, largest step first
         for digit in sorted(self.digits, key=lambda d: (d.axis, d.extent != 0, -d.step)):
-            if digit.axis == axis:
-                is_legal = digit.extent > 1 and digit.step * digit.extent == step
-            else:
+            is_legal = digit.extent > 1 and digit.step * digit.extent == step
+            if digit.axis != axis:
                 is_legal = step == 1 and digit.axis == axis + 1 and digit.extent == 0
             if not is_legal or digit.step < 1:
                 return False
@@ -193,10 +189,9 @@ class FormatTag(Checked):
             name = axis_name(self.axes[digit.axis], letters)
             if not digit.extent:
                 parts.append(name.upper() if digit.step > 1 else name)
-            elif digit.axis in nested:
-                parts.append(f"{digit.extent}{name}")
             else:
-                parts.append(f"{digit.extent}{name}/{digit.step}.")
+                step = "" if digit.axis in nested else f"/{digit.step}."
+                parts.append(f"{digit.extent}{name}{step}")
         # the `.` after a step is needed only before a number
         text = re.sub(r"\.(?![0-9])", "", "".join(parts))
         for dims, align in zip(self.axes, self.align, strict=True):

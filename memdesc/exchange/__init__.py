@@ -79,18 +79,8 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
     {
         system.name: system
         for system in (
-            _NOTATION,
-            *map(_system_of, vocabularies()),
-            plain.STRIDES,
-            plain.VERBOSE,
-            cute.SYSTEM,
-            cutlass.SYSTEM,
-            xla.SYSTEM,
-            pytorch.SYSTEM,
-            triton.SYSTEM,
-            tvm.SYSTEM,
-            mlir.SYSTEM,
-            openvino.SYSTEM,
+            *(_NOTATION, *map(_system_of, vocabularies()), plain.STRIDES, plain.VERBOSE),
+            *(file.SYSTEM for file in (cute, cutlass, xla, pytorch, triton, tvm, mlir, openvino)),
         )
     }
 )

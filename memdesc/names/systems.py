@@ -28,11 +28,11 @@ class _Mace(Vocabulary):
                 f"{short_repr(name)} is an image type, not a linear buffer; "
                 "use memdesc.image_desc(dims, dtype, name)"
             )
-        if name not in self.rows:
-            raise UnknownFormatError(
-                f"{short_repr(name)}: not a host buffer; they are {', '.join(self.rows)}"
-            )
-        return super().parse(name, bits)
+        if name in self.rows:
+            return super().parse(name, bits)
+        raise UnknownFormatError(
+            f"{short_repr(name)}: not a host buffer; they are {', '.join(self.rows)}"
+        )
 
 
 # TensorRT 10, NvInferRuntimeBase.h, TensorFormat; formats of the DLA are those of Orin. A

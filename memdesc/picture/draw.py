@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DataType
-from memdesc.errors import MemdescError, counted, short_repr
+from memdesc.errors import MemdescError, about, counted, short_repr
+from memdesc.index import checked_index
 from memdesc.int64 import check_length, checked_ints, entries_of
-from memdesc.layout import Layout, dim_name, indices_at
+from memdesc.layout import Layout, indices_at
 from memdesc.picture.cells import CACHE_LINE, FULL, Cell, Cells, Limits, Pixels, digits
 from memdesc.picture.halves import Grid, Lines, grid_of, memory_half, memory_table, memory_text
 from memdesc.picture.picture import MEANINGS, Picture, assembled
@@ -110,12 +110,12 @@ def checked_cells(
     """Return the cells of a layout, with the letters and the highlighted indices checked."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
-    cells = Cells(layout, dtype, look.letters, pixels)
-    return replace(cells, highlighted=_checked_indices(cells, look.highlight), values=look.values)
+    highlighted = _checked_indices(layout, look.letters, look.highlight)
+    return Cells(layout, dtype, look.letters, pixels, highlighted, look.values)
 
 
 def _checked_indices(
-    cells: Cells, highlight: Iterable[Iterable[int]]
+    layout: Layout, letters: str, highlight: Iterable[Iterable[int]]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the indices to highlight; refuse any that is neither an element nor padding."""
     try:
@@ -124,20 +124,12 @@ def _checked_indices(
     except (TypeError, MemdescError):
         raise MemdescError(
             f"highlight {short_repr(highlight)} must be a list of indices, "
-            f"such as [{(0,) * len(cells.extents)}]"
+            f"such as [{(0,) * layout.ndims}]"
         ) from None
     for index in indices:
-        check_length("highlight", index, len(cells.extents))
-        for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
-            if not 0 <= i < extent:
-                raise MemdescError(
-                    f"highlight {index}: index {i} of {dim_name(dim, cells.letters)} is not in "
-                    f"0 to {extent - 1}, with padding"
-                )
-        if cells.at(index) is None:
-            raise MemdescError(
-                f"highlight {index}: the layout has no such index, not even in its padding"
-            )
+        check_length("highlight", index, layout.ndims)
+        with about(f"highlight {index}"):
+            checked_index(layout, index, padded=True, letters=letters)
     return indices
 
 
