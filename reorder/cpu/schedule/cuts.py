@@ -167,8 +167,8 @@ def _in_pieces(
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
     Pieces of short runs have several lines of dst. Those of streamed runs are read from few places
-    of src, and the next piece reads on there. Streamed runs whose lines are joined are in
-    pieces that share none. Yields nothing for other boxes, and those that need no other order.
+    of src, and the next piece reads on there; if lines are joined, pieces share none. Yields
+    nothing for other boxes, and for those that need no other order.
     """
     scheduled = select_kernel(box, element_stride)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
@@ -247,7 +247,7 @@ def _joined_pieces(
 def _rows_at_once(scheduled: ScheduledBox, bits: int) -> tuple[tuple[Node, ...], int]:
     """Return the rows that a call moves as one run of dst, and how many steps of their last loop.
 
-    None if a run is too long for that.
+    No loops if a run is too long for that.
     """
     rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled, bits)
     extents, strides = [node.extent for node in rows], [node.strides[1] for node in rows]
@@ -269,7 +269,7 @@ def _runs_at_once(
 ) -> tuple[tuple[Node, ...], int]:
     """Return the loops of a piece of runs, and how many steps of the last one it has.
 
-    None if runs are not moved along src.
+    No loops if runs are not moved along src.
     """
     outer, run = box.nodes[-2::-1], box.nodes[-1].extent
     is_streamed &= run * bits < PAGE_NBYTES * BYTE_BITS
