@@ -151,6 +151,10 @@ class Plan:
             self._assign(rule)
         #: in the order of the source
         self.steps = self._steps()
+        moved = {x.name for s in self.steps if not s.change.is_copy for x in s.sources.values()}
+        if whole.chosen and moved.isdisjoint(whole.chosen):
+            target_rule, _ = next(iter(whole.chosen.values()))
+            target_rule.fail("later rules keep everything that it would convert; leave out --to")
         #: the layers whose weights become records, with what these were and are
         self.made: list[tuple[str, Desc, RecordDesc]] = []
         #: the layers whose weights become plain numbers

@@ -288,6 +288,15 @@ finds that name in model.layers.0.mlp.up_proj, so it would load the codes
     made(under("up_proj", fp8_tensor()), compressed("tensor"), "bf16",
         {"proj.weight": ones(128, 128)})
 
+# rules that leave a target nothing
+rule '--to bf16: fp8_block -> plain, bf16': later rules keep everything that it would convert;
+    refused(fp8(), FP8, "bf16", {}, "*: rename=x.*")
+    made(fp8(), FP8, "bf16", {}, "*.0.mlp*: rename=*.3.mlp*", same=False)
+    made(fp8(), FP8, None, {}, "*: rename=x.*", same=False)
+    made(fp8(), FP8, "bf16", {}, "*: fp8_block -> ba, bf16", same=False)
+rule '--to f16: floats -> f16': later rules keep everything that it would convert; leave out --to
+    refused({"up.weight": ones(4, 4)}, None, "f16", {}, "*.weight: rename=*.kernel")
+
 # what is damaged, or not compressed yet
 down.weight of f8_e4m3 holds codes, but nothing beside it scales them
     refused({"down.weight": fp8()["weight"], "up.weight": ones(128, 128)}, FP8, "fp8-block")
