@@ -183,7 +183,7 @@ def _parts_of(name: str, value: Any) -> Parts:
         with about(f"{who} cannot be saved"):
             value = reorder(value.reshape(1) if is_scalar else value, "plain")
         if not isinstance(value, Memory):
-            raise MemdescError(f"{who} is on a device; take its .memory()")
+            raise MemdescError(f"the memory of {who} is on a device; copy it with .get()")
     if value.desc.has_broadcast:
         said = "repeats elements, which a stored tensor does not; reorder it to 'plain'"
         raise MemdescError(f"{who}, {value.desc!r}, {said}")

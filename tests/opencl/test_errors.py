@@ -12,7 +12,7 @@ import pyopencl.array
 import pytest
 
 from memdesc import RUNTIME, MemdescError, image_desc, memory_desc, runtime_desc
-from reorder import Attr, Memory, opencl, quantize, reorder, use_threads
+from reorder import Attr, Memory, opencl, quantize, reorder, save, use_threads
 from reorder.opencl import memory_objects
 from reorder.plan import plan_runtime
 from tests import hints, refused
@@ -51,7 +51,7 @@ def same_refusal(*calls: Callable[..., Any]) -> Callable[..., None]:
 
 
 @pytest.fixture
-def names(runtime: Runtime) -> dict[str, Any]:
+def names(runtime: Runtime, tmp_path: Path) -> dict[str, Any]:
     """What the calls in the table name."""
     made = world(runtime)
     q, image, src, dst, memory = (made[name] for name in ("q", "image", "src", "dst", "memory"))
@@ -83,6 +83,8 @@ def names(runtime: Runtime) -> dict[str, Any]:
     }
     flags, host = FLAGS.USE_HOST_PTR | FLAGS.READ_WRITE, np.zeros(128, np.uint8)
     kept: dict[str, Any] = {
+        "file": tmp_path / "x.npz",
+        "save": save,
         "REPEATED": Memory(repeated, np.zeros(3, np.float32), zero_pad=False),
         "spare": cl.Buffer(runtime.context, FLAGS.READ_WRITE, 120),
         "raw": cl.array.to_device(q, host)[1:121],
