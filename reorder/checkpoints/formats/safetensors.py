@@ -272,7 +272,7 @@ def homes_beside(path: Path) -> dict[str, str]:
 
 
 def _weight_map(text: bytes) -> dict[str, str]:
-    fields = read_json(text, "it is not JSON")
+    fields = read_json(text, "it is not JSON", "utf-8-sig")
     names = fields.get("weight_map") if isinstance(fields, dict) else None
     if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):
         return names

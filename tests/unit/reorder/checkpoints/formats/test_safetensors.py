@@ -73,8 +73,9 @@ def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:
 def test_an_index_is_read_and_names_of_other_files_are_of_no_format(tmp_path: Path) -> None:
     shard(tmp_path / "s.safetensors", "a", "b")
     path = tmp_path / "model.safetensors.index.json"
-    path.write_text(json.dumps({"weight_map": dict.fromkeys("ab", "s.safetensors")}))
-    assert [*read_container(path).entries] == ["a", "b"]
+    for encoding in ("utf-8", "utf-8-sig"):
+        path.write_text(json.dumps({"weight_map": dict.fromkeys("ab", "s.safetensors")}), encoding)
+        assert [*read_container(path).entries] == ["a", "b"]
     (tmp_path / "x.bin").touch()
     with pytest.raises(MemdescError, match="names no format of checkpoints"):
         read_container(tmp_path / "x.bin")
