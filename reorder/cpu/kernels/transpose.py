@@ -10,6 +10,7 @@ smallest tile.
 
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 
 from llvmlite import ir
 
@@ -288,6 +289,9 @@ class _RowBlock(NamedTuple):
             for k in range(shape.height)
         )
         columns = _columns(elements, rows, shape)
+        if shape.registers(elements.bits) <= _TILE_REGISTERS:
+            # prefetchers follow stores in order
+            columns = iter(sorted(columns, key=itemgetter(0)))
         if self.lines is not None:
             count = minimum(shape.width, move.last - column)
             skipped = 0 if next_column is None else next_column - column
