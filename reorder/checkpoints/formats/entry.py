@@ -326,9 +326,11 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
 def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
     with open_file(path) as file:
         if not state.is_of(file.fileno()):
-            sizes = f"it has {os.fstat(file.fileno()).st_size} bytes, and had {state.nbytes}"
-            said = f"has changed since it was opened: {sizes}; open it again"
-            raise MemdescError(f"{str(path)!r} {said}")
+            nbytes, then = os.fstat(file.fileno()).st_size, state.nbytes
+            sizes = f": it has {nbytes} bytes, and had {then}" if nbytes != then else ""
+            raise MemdescError(
+                f"{str(path)!r} has changed since it was opened{sizes}; open it again"
+            )
         yield file
 
 

@@ -91,6 +91,10 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped_and_files_do_not_cha
         again = pickle.loads(pickle.dumps(checkpoint["plain"]))
         assert (again.numpy() == x).all()
     with reorder.open_checkpoint(path) as checkpoint:
+        os.utime(path, (0, 0))
+        with pytest.raises(MemdescError, match="has changed since it was opened; open it again"):
+            checkpoint["plain"].numpy()
+    with reorder.open_checkpoint(path) as checkpoint:
         path.write_bytes(path.read_bytes()[:-1])
         with pytest.raises(MemdescError, match=r"changed since it was opened: it has \d+ bytes"):
             checkpoint["plain"].numpy()
