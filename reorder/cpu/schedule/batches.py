@@ -191,7 +191,9 @@ class BatchBuilder:
             parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        if self.streams and self.exceeds and not parts:
+        # where many threads share caches that hold their data, ordinary stores are faster
+        exceeds_parts = self.machine.exceeds_parts(self.nbytes, self.threads)
+        if self.streams and self.exceeds and exceeds_parts and not parts:
             parts = join_rows(box, bits, element_stride)
         parts = parts or tile_boxes(
             (box,),

@@ -565,10 +565,13 @@ def test_lines_of_long_rows_are_joined_beyond_the_caches(
     src = memory_desc(dims, kind, "abc"[: len(dims)])
     tag, strides = (dst, None) if isinstance(dst, str) else (None, dst)
     plan = plan_reorder(src, memory_desc(dims, kind, tag, strides=strides))
-    builder = BatchBuilder(plan, 1, Machine(1, cache))
+    builder = BatchBuilder(plan, 1, Machine(1, cache, streamed_nbytes=0))
     assert {head.joins_rows for head in _transpositions(builder)} == {joins_rows}
     streams = {batch.kernel.streams for batch in builder.move_plan() if batch.kernel}
     assert streams == {bool(joins_rows or dims == (1088, 211))}
+    # of threads whose parts are in the caches
+    builder = BatchBuilder(plan, 2, Machine(2, cache, streamed_nbytes=1 << 22))
+    assert {head.joins_rows for head in _transpositions(builder)} == {0}
 
 
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
