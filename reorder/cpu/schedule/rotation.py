@@ -294,7 +294,7 @@ class _Rotation(NamedTuple):
         else:
             tiles = self._cache_tiles(part, row)
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
-        if offsets == tuple(range(0, len(table) * row.strides[0], row.strides[0])):
+        if all(offset == k * row.strides[0] for k, offset in enumerate(offsets)):
             return tiles
         return [tile._replace(tables=(Tables(offsets),)) for tile in tiles]
 

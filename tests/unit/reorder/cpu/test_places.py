@@ -108,6 +108,10 @@ _PAIRS_AT_ODD_BYTES = memory_desc((3, 34, 7, 32), "s8", strides=(34 * 7 * 32 + 1
 _PAIRS_AT_STEPS = memory_desc((64, 33, 13, 8), "f32", strides=(104, 6663, 8, 1))
 _PAIRS_ELSEWHERE = memory_desc((20, 8, 16), "bf16", strides=(16, 336, 1))
 _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
+_REPEATED_IN_ROWS = (
+    memory_desc((5, 129, 128), "f64", strides=(0, 1, 645)),
+    memory_desc((5, 129, 128), "f64", strides=(1, 656, 5)),
+)
 
 
 @settings(deadline=None)
@@ -131,6 +135,7 @@ _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
 @example(_cases("f32", (18, 20, 3, 59), "abcd", "acbd"), [0, 12], _SMALL, 2)
 @example(_cases("f32", (304, 1600, 1, 1), "abcd", "BAcd16a16b"), [16], _SMALL, 2)
 @example((_REPEATED, memory_desc((20, 64, 59), "f32", "bac")), [16], _SMALL, 1)
+@example(_REPEATED_IN_ROWS, [0, 56], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [8], _SMALL, 2)
 @example(_cases("f32", (5, 3, 9000, 1), "abcd", "bacd"), [8], _SMALL, 1)
 @example(_cases("f32", (3, 70, 5, 64), "abcd", "acbd"), [16, 36], _LARGE, 2)
