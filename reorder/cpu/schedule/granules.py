@@ -118,7 +118,8 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
         ]
         for operand, group in ((SRC, rows), (DST, columns))
     )
-    has_own_columns = bool(steps or DST not in plain)
+    # the table may start elsewhere than the box
+    has_own_columns = bool(steps or table.xor[DST][0] or DST not in plain)
     tables = tuple(
         Tables(rows_of, columns_of if has_own_columns else None)
         for rows_of, columns_of in zip(src, dst, strict=True)

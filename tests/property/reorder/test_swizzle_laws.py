@@ -66,6 +66,13 @@ def test_rows_at_any_element_are_cut_into_granules() -> None:
     check((plain.with_dtype("f32"), ODD), 7, at_end=True)
 
 
+def test_columns_after_whole_granules_are_moved_to_their_place() -> None:
+    tile = memory_desc((8, 72), "f16", "Sw<2,4,4> o 512 o (8,72):(80,1)")
+    plain = memory_desc((8, 72), "f16", "ba")
+    check((tile, plain), 5, at_end=True)
+    check((plain, tile), 5, at_end=True)
+
+
 def test_memory_of_a_swizzle_is_right_or_refuses() -> None:
     x = np.arange(280, dtype=np.float16).reshape(7, 40)
     memory = reorder.reorder(x, TILE)
