@@ -54,11 +54,11 @@ def vocabularies() -> tuple[Vocabulary, ...]:
 # Names for any number of dims. Other systems have several for a row-major layout.
 _PLAIN = ("plain", "channels_first", "contiguous_format", "contiguous", "row_major")
 # What Keras and torch call a layout whose innermost dim is 1, by the number of dims.
-_CHANNELS_LAST = {
+CHANNELS_LAST = {
     "channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"},
     "channels_last_3d": {5: "ndhwc"},
 }
-ANY_NDIMS = (*_PLAIN, *_CHANNELS_LAST)
+ANY_NDIMS = (*_PLAIN, *CHANNELS_LAST)
 # formats of quantised tensors, which `memdesc.record` describes
 _RECORDS = """
 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k tq1_0 tq2_0 iq1_s iq1_m iq2_xxs iq2_xs iq2_s
@@ -219,8 +219,8 @@ def expand_meta_tag(name: str, ndims: int) -> str:
     """
     if name in _PLAIN:
         return LETTERS[:ndims]
-    if name in _CHANNELS_LAST:
-        return _CHANNELS_LAST[name].get(ndims, name)
+    if name in CHANNELS_LAST:
+        return CHANNELS_LAST[name].get(ndims, name)
     # after a number it would be the letter of a block
     if name.count(_REST) != 1 or not re.fullmatch(f"([A-La-l{_REST}]|[0-9]+[A-La-l])+", name):
         return name

@@ -10,7 +10,13 @@ from itertools import islice
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.names.images import IMAGES, is_image, parse_image
-from memdesc.names.registry import ANY_NDIMS, expand_meta_tag, known_names, parse_name
+from memdesc.names.registry import (
+    ANY_NDIMS,
+    CHANNELS_LAST,
+    expand_meta_tag,
+    known_names,
+    parse_name,
+)
 from memdesc.names.weights import EXPERTS
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
@@ -83,7 +89,9 @@ def _for_any_ndims(text: str, ndims: int | None) -> tuple[str, ...]:
     import difflib  # only needed for a wrong name
 
     near = difflib.get_close_matches(text.lower()[:_MAX_NAME], ANY_NDIMS, cutoff=_MIN_ALIKE)
-    fitting = [name for name in near if ndims is None or expand_meta_tag(name, ndims) != name]
+    # `channels_first` resembles `channels_last`, but means the opposite
+    alike = (name for name in near if (name in CHANNELS_LAST) == (near[0] in CHANNELS_LAST))
+    fitting = [name for name in alike if ndims is None or expand_meta_tag(name, ndims) != name]
     return () if text in ANY_NDIMS else tuple(fitting)
 
 

@@ -41,3 +41,10 @@ def test_names_are_ranked_by_case_and_by_the_number_of_blocks() -> None:
     assert suggest("row_major", 2)[0] == "plain"
     assert suggest("oihww", 4)[0] == "oihw"
     assert all(not any(map(str.isdigit, name)) for name in suggest("oihww", 4))
+
+
+def test_a_misspelt_channels_last_does_not_become_channels_first() -> None:
+    for text in ("channels_lst", "CHANNELS_LAST"):
+        for ndims in (None, *range(1, 7)):
+            assert "channels_first" not in suggest(text, ndims)
+    assert suggest("channels_frist", 2)[0] == "channels_first"
