@@ -582,9 +582,10 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
         kind = _element_type(name, data_type(rule.holds or entry.dtype))
         found = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
     if entry.is_described and found != held:
+        words = {f"'{name} ->'": rule.src, "holds=": rule.holds, "dims=": rule.dims}
+        given = ", ".join(word for word, value in words.items() if value is not None)
         raise MemdescError(
-            f"it holds {held!r}, as its descriptor says, not {found!r}; leave out '{name} ->', "
-            "holds= and dims="
+            f"it holds {held!r}, as its descriptor says, not {found!r}; leave out {given}"
         )
     if found.nbytes != entry.nbytes:
         raise MemdescError(

@@ -27,10 +27,11 @@ _FOLDER = ROOT / "reorder" / "checkpoints"
 _MODULES = [
     str(path.relative_to(ROOT)) for path in sorted(_FOLDER.rglob("*.py")) if path.stem != "experts"
 ]
-# warnings, and what the tests of outputs, of the command and of Dask follow
+# warnings, and what the tests of outputs, of the command, of devices and of Dask follow
 _OTHERS = (
     "does not see {} as it is here",
     "gives it random weights instead",
+    "is on a device; copy it with .get()",
     "move away the weights that are wrong",
     "see the physical arrays",
     "the scales are plain instead of swizzled",
