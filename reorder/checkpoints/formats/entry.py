@@ -537,14 +537,17 @@ def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
         desc, note = desc_from_json(text)
         if isinstance(desc, MemoryDesc) and desc.has_broadcast:
             raise MemdescError(f"{desc!r} repeats elements, which a stored tensor does not")
-    name, said = short_repr(entry.name), f"but its descriptor {desc!r}"
     if desc.nbytes != entry.nbytes:
-        raise MemdescError(f"{name} has {entry.nbytes} bytes, {said} takes {desc.nbytes}")
+        raise MemdescError(
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {desc!r} takes "
+            f"{desc.nbytes}"
+        )
     if problem := _misfit(entry, desc):
         place = source or f"{short_repr(PREFIX + entry.name)} from the metadata"
         raise MemdescError(
-            f"{name} is stored as {entry.dtype} of shape {entry.shape}, {said} means {problem}: "
-            f"another program changed the tensor, and kept the descriptor; remove {place}"
+            f"{short_repr(entry.name)} is stored as {entry.dtype} of shape {entry.shape}, but its "
+            f"descriptor {desc!r} means {problem}: another program changed the tensor, and kept "
+            f"the descriptor; remove {place}"
         )
     return replace(entry, desc=desc, reason="", is_described=True, note=note)
 

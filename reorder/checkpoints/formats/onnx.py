@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -49,9 +49,8 @@ _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
-# fields of which the last one counts, and keys of external data that are read
+# fields of which the last one counts
 _SINGLE = {_TYPE, _NAME, _LOCATION, _RAW, *_TYPED.values()}
-_EXTERNAL_KEYS = {"location", "offset", "length"}
 _IS_EXTERNAL = 1
 # TensorProto.DataType from 1 on and from 9 on, without strings; complex and 2-bit numbers are not
 # data types here
@@ -96,7 +95,7 @@ class _Field(NamedTuple):
                     f"that ends at {self.end}; fields have numbers from 1 to {_MAX_FIELD - 1}"
                 )
             at = content + nbytes
-            yield self._replace(number=number, value=value, start=content, end=at)
+            yield _Field(self.file, number, value, content, at)
 
     def _varint(self, at: int) -> tuple[int, int]:
         value = 0
@@ -137,12 +136,17 @@ def _initializer(
     message: _Field, path: Path, files: dict[Path, FileState]
 ) -> tuple[str, Entry | None]:
     """Return the name of an initializer, and its entry if bytes hold it; its file is added."""
-    last = {each.number: each for each in message.fields() if each.number in _SINGLE}
-    dims = (each.numbers() for each in message.fields() if each.number == _DIMS)
-    # a damaged model may have any number of them
-    shape = checked_shape([*islice(chain.from_iterable(dims), MAX_NDIMS + 1)])
-    pairs = (each.pair() for each in message.fields() if each.number == _EXTERNAL)
-    external = {key: value for key, value in pairs if key in _EXTERNAL_KEYS}
+    last, dims, external = dict[int, _Field](), list[int](), dict[str, str]()
+    for field in message.fields():
+        if field.number == _DIMS:
+            # a damaged model may have any number of them
+            dims += islice(field.numbers(), MAX_NDIMS + 1)
+            checked_shape(dims)
+        elif field.number == _EXTERNAL:
+            external |= [field.pair()]
+        elif field.number in _SINGLE:
+            last[field.number] = field
+    shape = checked_shape(dims)
     name = check_name(last[_NAME].text() if _NAME in last else "")
     kind, location = ((last[key].value if key in last else 0) or 0 for key in (_TYPE, _LOCATION))
     dtype, held = TYPES.get(kind, ""), last.get(_RAW, last.get(_TYPED.get(kind, _RAW)))
