@@ -151,10 +151,17 @@ class Plan:
             self._assign(rule)
         #: in the order of the source
         self.steps = self._steps()
-        moved = {x.name for s in self.steps if not s.change.is_copy for x in s.sources.values()}
-        if whole.chosen and moved.isdisjoint(whole.chosen):
+        names = whole.chosen.keys()
+        made = (
+            step.change.dst
+            for step in self.steps
+            if not names.isdisjoint(each.name for each in step.sources.values())
+        )
+        # copied bytes are u8
+        kinds = {x.dtype.name if isinstance(x, MemoryDesc) else None for x in made}
+        if names and whole.target.dtype not in kinds:
             target_rule, _ = next(iter(whole.chosen.values()))
-            target_rule.fail("later rules keep everything that it would convert; leave out --to")
+            target_rule.fail("later rules leave it nothing to convert; leave out --to")
         #: the layers whose weights become records, with what these were and are
         self.made: list[tuple[str, Desc, RecordDesc]] = []
         #: the layers whose weights become plain numbers

@@ -289,13 +289,19 @@ finds that name in model.layers.0.mlp.up_proj, so it would load the codes
         {"proj.weight": ones(128, 128)})
 
 # rules that leave a target nothing
-rule '--to bf16: fp8_block -> plain, bf16': later rules keep everything that it would convert;
+rule '--to bf16: fp8_block -> plain, bf16': later rules leave it nothing to convert;
     refused(fp8(), FP8, "bf16", {}, "*: rename=x.*")
     made(fp8(), FP8, "bf16", {}, "*.0.mlp*: rename=*.3.mlp*", same=False)
     made(fp8(), FP8, None, {}, "*: rename=x.*", same=False)
     made(fp8(), FP8, "bf16", {}, "*: fp8_block -> ba, bf16", same=False)
-rule '--to f16: floats -> f16': later rules keep everything that it would convert; leave out --to
-    refused({"up.weight": ones(4, 4)}, None, "f16", {}, "*.weight: rename=*.kernel")
+rule '--to bf16: floats -> bf16': later rules leave it nothing to convert; leave out --to
+    refused({"up.weight": ones(4, 4)}, None, "bf16", {}, "*norm.weight: rename=*norm.scale")
+    made({"up.weight": ones(4, 4)}, None, "bf16", {}, "*norm.weight: a, bf16, rename=*norm.scale")
+rule '--to bf16: fp8_block -> plain, bf16': later rules leave it nothing to convert; leave out --to
+    refused(fp8(), FP8, "bf16", {}, "*: fp8_block -> plain, f32")
+rule '--to fp8-block: floats -> fp8_block(scale_inv=True)': later rules leave it nothing to convert
+    refused({"up.weight": ones(128, 128)}, None, "fp8-block", {}, "*.weight: f16")
+    made({"up.weight": ones(128, 128)}, None, "fp8-block", {}, "*.0.mlp.*: f16", same=False)
 
 # what is damaged, or not compressed yet
 down.weight of f8_e4m3 holds codes, but nothing beside it scales them
