@@ -267,8 +267,8 @@ class Plan:
             kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
             if weight.tensors or moved.desc is None or moved.desc.name != kept:
                 # what serves codes goes with their format, unless a rule names it
-                beside = {f"{step.name}{end}".removeprefix(".") for end in SERVING}
-                served = sorted((beside & self._entries.keys()) - self._chosen.keys())
+                beside = (f"{step.name}{end}".removeprefix(".") for end in SERVING)
+                served = (x for x in beside if x in self._entries and x not in self._chosen)
                 dropped = (*step.dropped, *(self._entries[name] for name in served))
                 step = replace(step, dropped=dropped)
             found[weight.codes.name] = step
