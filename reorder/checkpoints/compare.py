@@ -222,7 +222,7 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
         what = repr(weight.desc) if weight.desc else weight.codes.dtype
         called = weight.prefix if weight.quantized else weight.decoded_name(weight.prefix)
         key, numbers = called, partial(_numbers_of, weight)
-        if called in entries.keys() - {*weight.names}:
+        if called in entries and called not in weight.names:
             # another tensor has that name; none has one with a zero byte
             called, key = weight.prefix, f"{called}\0"
         yield key, Content(called, what, numbers, weight.desc, weight.tensors)
