@@ -107,7 +107,9 @@ def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
         unclear(f"Swizzle<{bits},{low},{shift}> needs B and M of 0 or more, and |S| of at least B")
     if match["bits"] or match["type"]:
         pointed = int(match["bits"] or dtype.bits)
-        address = int(match["address"] or "0", 16)
+        if not re.fullmatch("[0-9a-fA-F]+", digits := match["address"] or "0"):
+            unclear(f"0x{digits} is not an address")
+        address = int(digits, 16)
         unit = 1 << bits + low + abs(shift)
         if pointed != dtype.bits and (bits or given.dtype):
             unclear(f"its pointer has elements of {pointed} bits, not {dtype}; give dtype")
