@@ -490,7 +490,8 @@ class Layout(Checked):
         extents = [*self.dims]
         for axis in self.axes:
             inside = prod(self.dims[dim] for dim in axis.dims[1:])
-            extents[axis.dims[0]] = -(-axis.padded // inside) if inside else 0
+            if inside:
+                extents[axis.dims[0]] = -(-axis.padded // inside)
         return tuple(extents)
 
     def strides(self, letters: str | None = None) -> tuple[int, ...]:
