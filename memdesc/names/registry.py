@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
+from types import MappingProxyType
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.immutable import immutable
@@ -54,10 +55,9 @@ def vocabularies() -> tuple[Vocabulary, ...]:
 # Names for any number of dims. Other systems have several for a row-major layout.
 _PLAIN = ("plain", "channels_first", "contiguous_format", "contiguous", "row_major")
 # What Keras and torch call a layout whose innermost dim is 1, by the number of dims.
-CHANNELS_LAST = {
-    "channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"},
-    "channels_last_3d": {5: "ndhwc"},
-}
+CHANNELS_LAST = MappingProxyType(
+    {"channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"}, "channels_last_3d": {5: "ndhwc"}}
+)
 ANY_NDIMS = (*_PLAIN, *CHANNELS_LAST)
 # formats of quantised tensors, which `memdesc.record` describes
 _RECORDS = """

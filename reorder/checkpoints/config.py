@@ -41,11 +41,9 @@ KEY, _OLD_KEY = "quantization_config", "compression_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX, _MLX_OPTIONS = "quantization", "mlx", ("group_size", "bits")
 # files of earlier versions and other programs -> the method that they mean if they name none
-OLD_CONFIGS: Mapping[str, str] = {
-    "quantize_config.json": "gptq",
-    "quant_config.json": "awq",
-    "hf_quant_config.json": "modelopt",
-}
+OLD_CONFIGS: Mapping[str, str] = MappingProxyType(
+    {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
+)
 # the most bytes of a config file
 MAX_CONFIG = 1 << 24
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -466,6 +466,13 @@ class StoredTensor(Checked):
 
     What reads bytes fails if the checkpoint is closed, or the file has changed.
 
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The open checkpoint.
+    entry : Entry
+        Where the tensor is, according to the header of its file.
+
     Examples
     --------
     >>> import pathlib, tempfile
