@@ -82,7 +82,8 @@ class RowsHead(NamedTuple):
     src_span: int
     # whether lines are joined: 0 or 1; `ALIKE` if rows all start at one place of their lines too
     joins_lines: int
-    # `Ends` of joined rows: 0 or 1, 0 or 1 if any follow, and their distance
+    # `Ends` of joined rows: whether others precede them and whether others follow, 0 or 1, and the
+    # distance to those that follow
     is_preceded: int
     is_followed: int
     follower: int
@@ -110,8 +111,8 @@ class TransposeHead(NamedTuple):
     turns: int
     # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
     rows_collide: int
-    # 1 for rows of src and 2 for columns of dst whose bytes are permuted: from which byte each one
-    # comes follows the tables, a line of bytes
+    # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
+    # after the tables says which byte each one comes from
     permuted: int
     # `ScheduledBox.joins_rows`: 0 or 1
     joins_rows: int
