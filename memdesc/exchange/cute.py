@@ -88,7 +88,7 @@ def _composed(text: str) -> re.Match[str]:
 
 
 def _pair(text: str) -> str:
-    """Return the shape:stride of a text that may be a Layout, or have parentheses around it."""
+    """Return a text's shape:stride, without `Layout` or parentheses around it."""
     if called := re.fullmatch(r"Layout(\(.*\))", text, re.DOTALL):
         parts = tree_of(called[1])
         if isinstance(parts, int) or len(parts) != 2:  # noqa: PLR2004 - a pair

@@ -256,7 +256,7 @@ def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
 
 # orders of elements that are not those of a tag
 _ORDERS: Mapping[str, Callable[[tuple[int, ...], Options], Layout]] = {
-    # codes of 4 bits of which the first of a byte is in its high half
+    # 4-bit codes; the first one of a byte is in its high half
     "high_first": lambda dims, _: layout_by_digits(
         dims, [[(dims[0], dims[1])], [(dims[1] // 2, 2), (2, -1)]], 1
     ),

@@ -23,6 +23,9 @@ _LEAST_STREAMED_NBYTES = 8 << 20
 
 # The page of virtual memory: x86 prefetchers stop at its end.
 PAGE_NBYTES = 4096
+# Lines that a set of the first-level cache holds: 8 to 12 on x86, with equal results for strides
+# that are powers of two. Lines at the same place in their pages are in one set.
+CACHE_WAYS = 8
 # How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
 PREFETCHED_PAGES = 32
 # Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware

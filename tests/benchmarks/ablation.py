@@ -133,7 +133,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "schedule.tile_steps:permuted_boxes": _returns(None),
         }
     ),
-    "pieces within cache ways": Mechanism({"schedule.cuts:_WAYS": _value(1 << 20)}),
+    "pieces within cache ways": Mechanism({"schedule.cuts:CACHE_WAYS": _value(1 << 20)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),

@@ -461,7 +461,7 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
 
 
 def read_json(text: str | bytes, otherwise: str, encoding: str = "utf-8", **how: Any) -> Any:
-    """Return what a text holds; `otherwise` is what messages call one that is not JSON."""
+    """Parse JSON; `otherwise` begins the message about text that is not JSON."""
     try:
         return json.loads(text if isinstance(text, str) else text.decode(encoding), **how)
     except (ValueError, RecursionError) as error:

@@ -49,7 +49,7 @@ _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
-# fields of which the last one counts
+# fields whose last value counts if they are repeated
 _SINGLE = {_TYPE, _NAME, _LOCATION, _RAW, *_TYPED.values()}
 _IS_EXTERNAL = 1
 # TensorProto.DataType from 1 on and from 9 on, without strings; complex and 2-bit numbers are not

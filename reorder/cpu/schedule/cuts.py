@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.machine import CACHE_WAYS, PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
@@ -40,8 +40,6 @@ _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
 # Runs of src that are read in turn where non-temporal stores write whole lines of dst: prefetchers
 # follow few, and the order of such stores matters little.
 _STREAMED_RUNS = 8
-# Ways of the first-level cache, each of a page: x86 processors have 8 to 12.
-_WAYS = 8
 
 
 def tile_boxes(
@@ -105,7 +103,7 @@ def _within_ways(
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
             apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))
-            steps = _WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
+            steps = CACHE_WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
             if 1 < steps < node.extent:
                 return scheduled, (node, steps)
             if steps < node.extent:

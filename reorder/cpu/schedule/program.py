@@ -23,7 +23,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.machine import PAGE_NBYTES
+from reorder.cpu.machine import CACHE_WAYS, PAGE_NBYTES
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables
@@ -34,11 +34,6 @@ from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
-
-
-# Lines that a set of the first-level cache holds: 8 or 12 on x86, with equal results for strides
-# that are powers of two. Lines whose addresses have equal low 12 bits are in one set.
-_WAYS = 8
 
 
 class BoxHead(NamedTuple):
@@ -248,8 +243,9 @@ def _encode_transpose(
 
 def _collide(rows: list[int]) -> bool:
     """Whether rows at these bytes of src share sets of the first-level cache that are too small."""
-    sets = Counter(at % PAGE_NBYTES // LINE_NBYTES for at in rows if at != NOWHERE)
-    return max(sets.values(), default=0) > _WAYS
+    lines = {at // LINE_NBYTES for at in rows if at != NOWHERE}
+    sets = Counter(line % (PAGE_NBYTES // LINE_NBYTES) for line in lines)
+    return max(sets.values(), default=0) > CACHE_WAYS
 
 
 def _tables(

@@ -535,6 +535,7 @@ def test_whole_lines_are_prefetched_unless_the_data_of_a_thread_are_near(
         ("f32", 1024, 1),
         ("f32", -1024, 1),
         ("f64", 512, 0),
+        ("s8", 0, 0),  # all rows are one line
     ],
 )
 def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines(
