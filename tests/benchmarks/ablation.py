@@ -49,6 +49,7 @@ from reorder import plan_reorder
 from reorder.bench.cases import Case
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.target import LINE_NBYTES
 from reorder.plan import ReorderPlan
 from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.random_cases import random_words
@@ -105,6 +106,22 @@ def _in_place(old: Any) -> Any:
     return lambda nodes, sides, *_, **__: old.__globals__["rows_in_place"](nodes, sides)
 
 
+def _in_plain_pieces(old: Any) -> Any:
+    """Cut runs into pieces that share lines of dst."""
+    split = old.__globals__["split_node"]
+
+    def cut(box: Any, inner: Any, steps: int, *_: Any) -> Iterator[Any]:
+        parts = split(box, inner[-1], steps) if steps < inner[-1].extent else (box,)
+        yield from ((part, None) for part in parts)
+
+    return cut
+
+
+def _at_zero(_: Any) -> Any:
+    """Begin vectors where the row begins."""
+    return lambda _elements, _dst, _lanes, count, *_width: count.like(0)
+
+
 def _without_joined_jobs(old: Any) -> Any:
     """Run the batches of a schedule one by one."""
 
@@ -143,7 +160,31 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
-    "joined rows": Mechanism({"schedule.batches:join_rows": _returns(())}),
+    "runs that turn": Mechanism({"schedule.select:ScheduledBox.interleaved_run": _returns(None)}),
+    "interleaved rows between ends": Mechanism(
+        {"schedule.rotation:_Rotation.between_ends": _returns(())}
+    ),
+    "joined lines": Mechanism({"schedule.select:ScheduledBox.joins_lines": _returns(value=False)}),
+    "joined pairs": Mechanism({"schedule.select:ScheduledBox._has_pairs": _returns(value=False)}),
+    "joined pieces": Mechanism(
+        {
+            "schedule.cuts:_joined_pieces": _in_plain_pieces,
+            "schedule.cuts:_rows_at_once": _returns(((), 0)),
+        }
+    ),
+    "joined in registers": Mechanism({"kernels.copy:_FEW_LINES": _value(())}, code="run 8-bit"),
+    "unrolled runs": Mechanism(
+        {"kernels.copy:_UNROLLED_NBYTES": _value(LINE_NBYTES)}, code="run 8-bit"
+    ),
+    "runs of zeros": Mechanism({"schedule.select:_MANY_ZEROS": _value(1 << 62)}),
+    "heads of tiles": Mechanism({"schedule.tiles:_heads": _returns({})}),
+    "vectors that start lines": Mechanism(
+        {
+            "kernels.copy:first_vector": _at_zero,
+            "kernels.transpose:first_vector": _at_zero,
+        },
+        code=r"run |transposed ([2-4]x|\d+x[2-4];)",
+    ),
     "colliding rows": Mechanism({"schedule.program:_collide": _returns(value=False)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(
@@ -156,7 +197,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
     "prefetch of rows": Mechanism(
-        {"kernels.transpose:_prefetch_rows": _does_nothing}, code="transposed"
+        {"kernels.transpose:_prefetch_rows": _does_nothing}, code="non-temporal stores"
     ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
@@ -199,7 +240,6 @@ class Variant:
             self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
-            self._record("schedule.batches", "join_rows", _text_of_boxes)
             self._record("schedule.tile_steps", "tile_boxes", _text_of_boxes)
             self._record("schedule.tile_steps", "StageTable", _text_of_stage)
 

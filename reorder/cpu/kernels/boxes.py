@@ -89,7 +89,6 @@ def _transposition(step: _Step) -> Transposition:
         prefetches_dst=head.prefetches_dst != 0,
         turns=head.turns != 0,
         rows_collide=head.rows_collide != 0,
-        joins_rows=head.joins_rows != 0,
     )
     return Transposition(
         step.elements,

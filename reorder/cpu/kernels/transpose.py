@@ -55,8 +55,6 @@ _SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
-# Two lines for each column of a sweep, of which lines of dst are joined.
-_SLOT_NBYTES = 2 * LINE_NBYTES
 # Lines of src are prefetched so many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
@@ -163,14 +161,6 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     if height * elements.bits == LINE_BITS:
         limit = where(move.head.rows_collide, height // 2, extent.lshr(_REPEATED_ROWS_SHIFT))
     shapes = _tile_shapes(elements.bits, height)
-    if elements.streams and height * elements.bits == LINE_BITS:
-        with when(move.head.joins_rows):
-            # a tile may start before its sweep
-            before = _SLOT_NBYTES * LANE_BITS // elements.bits
-            nbytes = before + _SLOT_NBYTES * _SWEEP_COLUMNS
-            slots = stack_space(builder, BYTE, nbytes, LINE_NBYTES) + before
-            _emit_sweeps(move, shapes[0], slots)
-            builder.branch(done)
     with when((extent >= height) & (repeated <= limit)):
         *wider, narrowest = shapes
         for shape in wider:
@@ -184,11 +174,11 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
         builder.branch(done)
 
 
-def _emit_sweeps(move: Transposition, shape: _TileShape, slots: Value | None = None) -> None:
+def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
     A sweep uses whole cache lines of src while they are in the cache. The columns that wide tiles
-    leave over are moved by tiles of one lane. With `slots`, lines of dst are joined there.
+    leave over are moved by tiles of one lane.
     """
     elements, builder = move.elements, move.elements.builder
     height, width = shape
@@ -200,7 +190,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape, slots: Value | None = N
     # first column of the call, which is the first entry of its own table
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
-    step = _sweep_columns(elements, last_row, height) if slots is None else _SWEEP_COLUMNS
+    step = _sweep_columns(elements, last_row, height)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for part in move.each_step():
@@ -219,98 +209,50 @@ def _emit_sweeps(move: Transposition, shape: _TileShape, slots: Value | None = N
                     edge_table = edge.prepare(part._replace(src=src, dst=dst), row)
                     prepared = builder.block
                 row_table = phi((whole_table, before), (edge_table, prepared))
-                lines = None
-                if slots is not None:
-                    lines = _Lines(slots - start * _SLOT_NBYTES, row, next_row, last_row)
-                block = _RowBlock(move._replace(src=src, dst=dst), row_table, lines)
+                block = move._replace(src=src, dst=dst)
                 rest = start
                 if width > lane.width:
                     rest = start + ((stop - start) & -width)
                     with loop(start, rest, width) as column:
                         table = part.column_table + column * WORD_NBYTES
-                        block.emit_tile(column, table, shape)
+                        _emit_tile(block, column, (row_table, table), shape)
                 with loop(rest, stop, lane.width) as next_column:
                     column = minimum(next_column, last_column)
                     table = column_tables + column * WORD_NBYTES
-                    block.emit_tile(column, table, lane, next_column)
+                    _emit_tile(block, column, (row_table, table), lane, next_column)
 
 
-class _Lines(NamedTuple):
-    """Lines of dst that are joined from those of two blocks of rows, on the stack."""
+def _emit_tile(
+    move: Transposition,
+    column: Value,
+    tables: tuple[Value, Value],
+    shape: _TileShape,
+    next_column: Value | None = None,
+) -> None:
+    """Move a tile by the tables of its rows in src and of its columns in dst.
 
-    # for each column a slot: its line of the block before this one, and that of this one
-    slots: Value
-    # the first row of the block, where it would be if the last block did not overlap the one
-    # before it, and the first row of the last block
-    row: Value
-    next_row: Value
-    last_row: Value
-
-    def join(self, elements: Elements, slot: Value, dst: Location) -> None:
-        """Write the line of dst that ends in this block; at both ends of a row parts of lines."""
-        lanes = LINE_BITS // elements.bits
-        before, own = Location(slot, 0), Location(slot + LINE_NBYTES, 0)
-        line = elements.load_vector(own, lanes)
-        is_whole = (self.row > 0) & (self.row == self.next_row)
-        with when(is_whole):
-            address = elements.address_of(dst)
-            place = address & (LINE_NBYTES - 1)
-            joined = elements.load_vector(Location(own.address - place, 0), lanes)
-            elements.store_lines(joined, Location(address - place, 0))
-        with when(self.row != self.next_row):
-            end = dst + (self.next_row - lanes - self.row)
-            elements.store_vector(elements.load_vector(before, lanes), end)
-        with when(~is_whole | (self.row == self.last_row)):
-            elements.store_vector(line, dst)
-        elements.store_vector(line, before)
-
-
-class _RowBlock(NamedTuple):
-    """As many rows as a tile has, of a transposition whose dst starts at the first of them."""
-
-    move: Transposition
-    # the offsets of the rows in src
-    table: Value
-    # lines of dst to join, of tiles that do not store whole vectors
-    lines: _Lines | None
-
-    def emit_tile(
-        self, column: Value, table: Value, shape: _TileShape, next_column: Value | None = None
-    ) -> None:
-        """Move a tile; `table` has the offsets of its columns in dst.
-
-        Its columns before `next_column` were moved by the tile before it.
-        """
-        move, elements = self.move, self.move.elements
-        src = elements.rebased(Location(move.src.address, column))
-        _prefetch_rows(move, src, column, self.table, shape)
-        rows = (
-            elements.load_vector(elements.moved(src, self.table[k]), shape.width)
-            for k in range(shape.height)
-        )
-        columns = _columns(elements, rows, shape)
-        if shape.registers(elements.bits) <= _TILE_REGISTERS:
-            # prefetchers follow stores in order
-            columns = iter(sorted(columns, key=itemgetter(0)))
-        if self.lines is not None:
-            count = minimum(shape.width, move.last - column)
-            skipped = 0 if next_column is None else next_column - column
-            slots = self.lines.slots + column * _SLOT_NBYTES
-            for k, vector in columns:
-                elements.store_vector(vector, Location(slots + (k * _SLOT_NBYTES + LINE_NBYTES), 0))
-            with loop(skipped, count) as k:
-                target = elements.moved(move.dst, table[k])
-                self.lines.join(elements, slots + k * _SLOT_NBYTES, target)
-            return
-        for k, vector in columns:
-            target = elements.moved(move.dst, table[k])
-            # a line that non-temporal stores write twice goes to memory twice
-            if not elements.streams or next_column is None or k == shape.width - 1:
-                elements.store_lines(vector, target)
-                continue
-            with when(next_column - column <= k):
-                elements.store_lines(vector, target)
-        _prefetch_columns(move, move.dst, table, shape)
+    The columns before `next_column` were moved by the tile before it.
+    """
+    elements, (row_table, table) = move.elements, tables
+    src = elements.rebased(Location(move.src.address, column))
+    _prefetch_rows(move, src, column, row_table, shape)
+    rows = (
+        elements.load_vector(elements.moved(src, row_table[k]), shape.width)
+        for k in range(shape.height)
+    )
+    columns = _columns(elements, rows, shape)
+    if shape.registers(elements.bits) <= _TILE_REGISTERS:
+        # prefetchers follow stores in order
+        columns = iter(sorted(columns, key=itemgetter(0)))
+    for k, vector in columns:
+        target = elements.moved(move.dst, table[k])
+        # a line that non-temporal stores write twice goes to memory twice
+        if not elements.streams or next_column is None or k == shape.width - 1:
+            elements.store_lines(vector, target)
+            continue
+        with when(next_column - column <= k):
+            elements.store_lines(vector, target)
+    _prefetch_columns(move, move.dst, table, shape)
 
 
 def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
@@ -350,7 +292,7 @@ def _prefetch_rows(
     tiles = LINE_BITS // (shape.width * elements.bits)
     count = shape.height // tiles
     first = elements.address_of(src) // (LINE_NBYTES // tiles) % tiles * count
-    with when((move.head.joins_rows | ~move.head.rows_collide) & (column + ahead < move.last)):
+    with when(~move.head.rows_collide & (column + ahead < move.last)):
         start = elements.address_of(src + ahead)
         for k in range(count):
             prefetch_to_read(start + table[first + k])

@@ -12,7 +12,7 @@ from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.granules import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
-from reorder.cpu.schedule.rotation import join_rows, rotate
+from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import (
     MAX_VECTOR_BITS,
     MICRO_KERNELS,
@@ -148,8 +148,7 @@ class BatchBuilder:
                     by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
                     continue
                 # ends of lines are written with the lines
-                is_streamed = fills_lines or scheduled.joins_rows
-                is_streamed |= any(streams) and scheduled.writes_parts(bits)
+                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
         return [self._batch(tuple(boxes), kernel) for kernel, boxes in by_kernel.items()]
 
@@ -191,10 +190,6 @@ class BatchBuilder:
             parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        # where many threads share caches that hold their data, ordinary stores are faster
-        exceeds_parts = self.machine.exceeds_parts(self.nbytes, self.threads)
-        if self.streams and self.exceeds and exceeds_parts and not parts:
-            parts = join_rows(box, bits, element_stride)
         parts = parts or tile_boxes(
             (box,),
             bits,

@@ -109,8 +109,6 @@ class TransposeHead(NamedTuple):
     # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
     # after the tables says which byte each one comes from
     permuted: int
-    # `ScheduledBox.joins_rows`: 0 or 1
-    joins_rows: int
 
 
 class KernelLoop(NamedTuple):
@@ -228,7 +226,6 @@ def _encode_transpose(
         turns=int(scheduled.turns),
         rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
         permuted=1 + permutation.side if permutation else 0,
-        joins_rows=int(scheduled.joins_rows),
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))

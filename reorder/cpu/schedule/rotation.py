@@ -14,8 +14,7 @@ of the loop around both. Only the heads of the first rows of the outermost of th
 ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
 interleaved only lose their first columns, up to the start of a line. If these are short runs, as of
 blocks, they are rotated as rows are: with masked loads, a run goes on in the rows that follow. Runs
-that are copied need none of this: their kernel joins lines itself. So does that of transpositions
-beyond the caches whose rows are not whole lines, if they are long (`join_rows`).
+that are copied need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -34,9 +33,8 @@ from reorder.cpu.schedule.cuts import (
     steps_of,
     tile_boxes,
 )
-from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, offset_table, size_of
+from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import (
-    MANY_LINES,
     STRIDED,
     TILE,
     TRANSPOSED,
@@ -51,9 +49,6 @@ from reorder.plan.passes import split_node, zeros_of
 # The boxes of the first head and the last end may have one in so many elements: their lines are
 # written in part. In the caches an element that is moved alone counts as several.
 _LEAST_SHARE, _ALONE = 16, 4
-# Most rows whose lines are joined in one call: lines written in part, of which a call has two for
-# each column, wait for memory.
-_JOINED_ROWS = 1 << 12
 
 
 def rotate(
@@ -88,42 +83,6 @@ def rotate(
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
-
-
-def join_rows(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
-    """Schedule a transposition of rows that are not whole lines, each of which starts anywhere.
-
-    Its kernel joins the lines of dst from those that end and start in two blocks of rows, so that
-    only both ends of a row of dst are written in part. Returns nothing for other boxes, and for
-    those that other boxes share lines with.
-    """
-    scheduled = select_kernel(box, element_stride)
-    rows, columns = scheduled.rows, scheduled.columns
-    size = size_of(rows)
-    # columns that follow each other in dst share lines, which are in the caches then
-    is_followed = contiguous_size((*rows, *columns), 1, element_stride) > size
-    lines = (2 if is_followed else 8) * MANY_LINES
-    if not (
-        scheduled.is_transposed
-        and bits >= BYTE_BITS
-        and contiguous_size(box.nodes, 1, element_stride) == box.size
-        and size * bits >= lines * LINE_BITS
-        and size_of(columns) * bits >= LINE_BITS
-        and all(node.valid == node.extent for node in (*rows, *columns))
-    ):
-        return ()
-    tiles = []
-    for part, group in cut_group(box, rows, _equal_steps(rows, _JOINED_ROWS)):
-        for piece, run in cut_group(part, columns, _equal_steps(columns, 4 * TILE)):
-            tile = along_src(piece, (group, run), element_stride)
-            tiles.append(tile._replace(joins_rows=True))
-    return tuple(tiles)
-
-
-def _equal_steps(group: tuple[Node, ...], most: int) -> int:
-    """Return how many steps of the outermost loop of a group a piece takes, all about as many."""
-    extent, limit = group[-1].extent, max(1, most // size_of(group[:-1]))
-    return -(-extent // -(-extent // limit))
 
 
 class _Rotation(NamedTuple):

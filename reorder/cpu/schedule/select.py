@@ -102,8 +102,6 @@ class ScheduledBox(NamedTuple):
     turns: bool = False
     # of a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
-    # whether lines of dst are joined from those that end and start in two blocks of rows
-    joins_rows: bool = False
 
     @property
     def is_transposed(self) -> bool:

@@ -547,35 +547,6 @@ def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines
     assert kernel.rows_collide == rows_collide
 
 
-@pytest.mark.parametrize(
-    ("dims", "kind", "dst", "cache", "joins_rows"),
-    [
-        ((1093, 211), "s8", "ba", 0, 1),
-        ((1093, 211), "s8", "ba", 64 << 20, 0),  # in the caches
-        ((1093, 63), "s8", "ba", 0, 0),  # narrower than a line
-        ((1023, 211), "s8", "ba", 0, 0),  # of fewer than 16 lines
-        ((1088, 211), "s8", "ba", 0, 0),  # whole lines
-        ((211, 9, 1093), "f32", "cba", 0, 0),  # short, and no column follows another
-        ((1093, 3, 211), "f32", "cba", 0, 1),
-        ((9001, 65), "s8", "ba", 0, 1),
-        ((1093, 211), "s8", (1, 1101), 0, 0),  # lines that it does not write as a whole
-    ],
-)
-def test_lines_of_long_rows_are_joined_beyond_the_caches(
-    dims: tuple[int, ...], kind: str, dst: str | tuple[int, ...], cache: int, joins_rows: int
-) -> None:
-    src = memory_desc(dims, kind, "abc"[: len(dims)])
-    tag, strides = (dst, None) if isinstance(dst, str) else (None, dst)
-    plan = plan_reorder(src, memory_desc(dims, kind, tag, strides=strides))
-    builder = BatchBuilder(plan, 1, Machine(1, cache, streamed_nbytes=0))
-    assert {head.joins_rows for head in _transpositions(builder)} == {joins_rows}
-    streams = {batch.kernel.streams for batch in builder.move_plan() if batch.kernel}
-    assert streams == {bool(joins_rows or dims == (1088, 211))}
-    # of threads whose parts are in the caches
-    builder = BatchBuilder(plan, 2, Machine(2, cache, streamed_nbytes=1 << 22))
-    assert {head.joins_rows for head in _transpositions(builder)} == {0}
-
-
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
     """Return the first instruction of each batch."""
     heads = []
