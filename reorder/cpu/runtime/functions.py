@@ -183,7 +183,7 @@ class _Body(ast.NodeVisitor):
         result: Number = reduce(operator.and_, results)
         return result
 
-    def visit_BoolOp(self, node: Any) -> Number:
+    def visit_BoolOp(self, node: Any) -> Value:
         """Emit conditions, of which each is computed only if those before it do not decide."""
         first, *others = node.values
         result = Variable(self.builder)
