@@ -132,8 +132,8 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         Where the result goes; by default new memory. The axes of an array are its logical dims,
         with any strides; a contiguous one is a raw buffer where dst is a MemoryDesc.
     threads : int, optional
-        At most this many threads; by default the limit of `use_threads`, or as many as the
-        process has cores. Not on a device.
+        At most this many threads; by default the limit of `use_threads`, or all that
+        numba may use. Not on a device.
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
     wait_for : sequence of pyopencl.Event, optional
@@ -296,8 +296,8 @@ def execute(plan: ReorderPlan, x: Any, out: Any, *, threads: int | None = None) 
         or raw bytes (uint8), of at least `min_nbytes` bytes. Padding of `out` becomes zero; the
         gaps of a strided layout keep what they hold.
     threads : int, optional
-        At most this many threads; by default the limit of `use_threads`, or as many as the
-        process has cores.
+        At most this many threads; by default the limit of `use_threads`, or all that
+        numba may use.
 
     Raises
     ------

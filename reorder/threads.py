@@ -19,7 +19,8 @@ limits: ContextVar[_Limits] = ContextVar("reorder.use_threads", default=None)
 def use_threads(threads: int) -> AbstractContextManager[None]:
     """Limit the threads of reorders within a block; a number passed to a call takes precedence.
 
-    The limit applies to the thread or task that sets it. Reorders on devices have no limit.
+    The limit applies to the thread or task that sets it. The settings of numba do not change, and
+    reorders on devices have no limit.
 
     Parameters
     ----------

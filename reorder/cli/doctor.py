@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl import Device
 
-_PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "pyopencl")
+_PACKAGES = ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl")
 # what a report has of a device, by pyopencl's names
 _DEVICE_INFO = (
     *("vendor", "driver_version", "opencl_c_version", "max_compute_units"),

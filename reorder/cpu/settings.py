@@ -1,7 +1,6 @@
 """The variables of the environment that steer compiling and threads; no other module reads them.
 
-Those named NUMBA have the meaning that numba gives them, so that one setting serves a process that
-uses numba too.
+Those named after numba have its meaning, so that one setting serves a process that uses numba too.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Tables: int64 words that Python writes and compiled code reads, by field name.
 
 An entry of a table is a NamedTuple of ints. Offset tables may follow it; their lengths are fields
-of the entry. `fields_of(Task)` is a `Task` that holds the index of each field, which is a
-constant of compiled code: a function reads ``load_int(address, TASK.first)`` where Python wrote
+of the entry. `fields_of(Task)` is a `Task` that holds the index of each field, which numba folds to
+a constant: a compiled function reads ``load_int(address, TASK.first)`` where Python wrote
 ``Task(first=...)``. So no code spells out the index of a field.
 """
 

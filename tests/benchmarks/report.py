@@ -25,7 +25,7 @@ def full_report(
 ) -> dict[str, Any]:
     """Add the machine and a summary to measurements and compiled kernels.
 
-    `packages` are reported with their versions, like memdesc, numpy, llvmlite and torch.
+    `packages` are reported with their versions, like memdesc, numpy, numba, llvmlite and torch.
     """
     return {
         "machine": _machine_facts(packages),
@@ -52,7 +52,7 @@ def _machine_facts(packages: Iterable[str]) -> dict[str, str]:
             "processor": known.get("model name", "unknown"),
             "vectors": f"{bits} bits" if bits else "unknown",
         }
-    for package in ("memdesc", "numpy", "llvmlite", "torch", *packages):
+    for package in ("memdesc", "numpy", "numba", "llvmlite", "torch", *packages):
         with suppress(PackageNotFoundError):
             facts[package] = version(package)
     return facts

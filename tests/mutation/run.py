@@ -219,6 +219,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    for name in ("hypothesis.extra.numpy", "ml_dtypes", "llvmlite"):
+    for name in ("hypothesis.extra.numpy", "ml_dtypes", "numba"):
         import_module(name)  # tests need it; so it need not be imported for each mutant
     sys.exit(main())

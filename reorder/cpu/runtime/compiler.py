@@ -4,7 +4,7 @@ LLVM holds a lock during every call, and a fork waits for it. That lock is not p
 public API, which has callbacks that tell when it is held, but no way to hold it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -78,12 +78,18 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
     return str(module)
 
 
-def compile_text(text: str, *, moves: bool) -> bytes:
-    """Return the object file of LLVM's text."""
+def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
+    """Return the object file of LLVM's text, in which only one function can be called."""
     level = _MOVES if moves else _FULL
     machine = _target_machine(level)
-    module = binding.parse_assembly(text)
+    module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    for function in module.functions:
+        if not function.is_declaration and function.name != symbol:
+            function.linkage = "internal"
+    for variable in module.global_variables:
+        if not variable.is_declaration:
+            variable.linkage = "internal"
     options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
     if moves:
@@ -98,6 +104,17 @@ def compile_text(text: str, *, moves: bool) -> bytes:
     passes.run(module, builder)
     compiled: bytes = machine.emit_object(module)
     return compiled
+
+
+def _inlined(text: str, symbol: str) -> Iterator[str]:
+    """Yield the lines of LLVM's text; all functions but one become part of their callers."""
+    for line in text.splitlines():
+        name = line.partition("@")[2].partition("(")[0].strip('"')
+        if line.startswith("define ") and name != symbol:
+            # llvmlite 0.45 adds attributes of functions to their results
+            yield line.removesuffix("{") + "alwaysinline {"
+        else:
+            yield line
 
 
 # a child forked while another thread holds LLVM's lock would wait for it forever

@@ -1,217 +1,177 @@
-"""Compile Python functions of integers to LLVM: the pool, scratch, and the fast call.
+"""Compile Python functions of integers with numba: the pool, scratch, and the fast call.
 
-This module is imported when such a function has no file yet. The functions have int64 parameters
-and variables, and return an int, a bool or nothing. They assign, branch, loop and call each other,
-whose code becomes part of theirs, and intrinsics, whose arguments may be tuples; constants are
-names and fields of their modules. `//` and `%` are for numbers of 0 or more.
+This module is imported when such a function has no file yet; nothing else imports numba. Numba
+turns the function into LLVM's text, and all else is as for other kernels. What a function calls
+becomes part of it: other functions of ours, and intrinsics, all by the types that their signatures
+say.
+
+Numba's own tables list what it can compile, and filling them takes as long as importing numba. So
+these functions have contexts of their own, with the tables of integers, ranges and tuples.
+
+What is not numba's public API exists in the versions that pyproject.toml admits; a nightly job
+(.github/workflows/newest.yml) tries later ones.
 """
 
-import ast
 import inspect
-import operator
-from collections.abc import Callable
-from functools import reduce
-from itertools import pairwise
-from textwrap import dedent
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import FunctionType
 from typing import Any
 
-from llvmlite import ir
+import llvmlite
+import numba
+from numba import types
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import lower_builtin, type_callable
 
+from memdesc.errors import MemdescError
 from reorder.cpu.kernels.intrinsics import EMITTERS
-from reorder.cpu.llvm.emit import I64, Builder, Number, Value, Variable, either, loop, when, where
+from reorder.cpu.llvm.emit import Builder, Number, Value
 from reorder.cpu.runtime import intrinsics
+from reorder.forks import at_fork
 
-_OPERATORS: MappingProxyType[type[ast.AST], Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-        ast.BitAnd: operator.and_,
-        ast.RShift: operator.rshift,
-        ast.Eq: operator.eq,
-        ast.NotEq: operator.ne,
-        ast.Lt: operator.lt,
-        ast.LtE: operator.le,
-        ast.Gt: operator.gt,
-        ast.GtE: operator.ge,
+try:
+    from numba.core.base import BaseContext
+    from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
+    from numba.core.compiler import Flags, compile_extra
+    from numba.core.cpu import CPUContext
+    from numba.core.typing.context import BaseContext as BaseTypingContext
+    from numba.core.typing.context import Context as TypingContext
+
+    # What is called, set or overridden. A method that overrides nothing would never be called
+    _MEMBERS: dict[type, tuple[str, ...]] = {
+        AOTCPUCodegen: ("_library_class",),
+        AOTCodeLibrary: (
+            "_optimize_final_module",
+            "_optimize_functions",
+            "finalize",
+            "get_llvm_str",
+        ),
+        BaseContext: ("call_internal", "compile_subroutine", "get_dummy_value"),
+        BaseTypingContext: ("load_additional_registries",),
+        CPUContext: ("init", "load_additional_registries"),
+        Flags: ("error_model", "no_compile", "no_cfunc_wrapper", "no_cpython_wrapper"),
     }
-)
+    for _owner, _names in _MEMBERS.items():
+        for _name in _names:
+            if not hasattr(_owner, _name):
+                raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301 - one message, below
+except (ImportError, AttributeError) as error:
+    raise MemdescError(
+        f"kernels cannot be compiled by numba {numba.__version__} with llvmlite "
+        f"{llvmlite.__version__}: {error}; install versions that memdesc knows: "
+        "pip install 'numba>=0.62,<0.69' 'llvmlite>=0.45,<0.51'"
+    ) from error
+
+_RESULTS = {int: types.int64, bool: types.boolean, None: types.void}
 
 
 def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
     """Return LLVM's text of a function of int64, and the name of the C function in it."""
-    module = ir.Module()
-    made = _function_in(module, function)
-    made.linkage = ""
-    made.attributes.discard("alwaysinline")
-    return str(module), made.name
+    # a fork waits for this lock; numba requires it
+    with global_compiler_lock:
+        _register_called(function)
+        count = len(inspect.signature(function).parameters)
+        flags = _flags()
+        flags.no_cfunc_wrapper = False
+        arguments, result = (types.int64,) * count, _result_of(function)
+        compiled = compile_extra(*_contexts(), function, arguments, result, flags, {})
+        # link the functions that it calls
+        compiled.library.finalize()
+        return compiled.library.get_llvm_str(), compiled.fndesc.llvm_cfunc_wrapper_name
 
 
-def _function_in(module: Value, function: Any) -> Value:
-    """Return a function of a module, compiled once, with all that it calls."""
-    name = f"{function.__module__}.{function.__qualname__}"
-    if name not in module.globals:
-        (tree,) = ast.parse(dedent(inspect.getsource(function))).body
-        signature = inspect.signature(function)
-        result = ir.VoidType() if signature.return_annotation is None else I64
-        kind = ir.FunctionType(result, [I64] * len(signature.parameters))
-        made = ir.Function(module, kind, name)
-        made.linkage = "internal"
-        made.attributes.add("alwaysinline")
-        made.attributes.add("nounwind")
-        body = _Body(made, function.__globals__)
-        for parameter, argument in zip(signature.parameters, made.args, strict=True):
-            body.assign(parameter, Number(body.builder, argument))
-        body.run(tree)
-    return module.globals[name]
+class _Library(AOTCodeLibrary):  # type: ignore[misc] # numba ships no types
+    """LLVM's text as numba writes it: all passes come later."""
 
-
-class _Body(ast.NodeVisitor):
-    """Emits the body of a function; all values are int64, and conditions 0 or 1."""
-
-    def __init__(self, function: Value, known: dict[str, Any]) -> None:
-        self.builder = Builder(function.append_basic_block("entry"))
-        self._known = known
-        self._variables: dict[str, Variable] = {}
-
-    def run(self, tree: Any) -> None:
-        """Emit all of a function."""
-        self._block(tree.body)
-        if not self.builder.block.is_terminated:
-            is_void = self.builder.function.return_value.type == ir.VoidType()
-            (self.builder.ret_void if is_void else self.builder.unreachable)()
-
-    def assign(self, name: str, value: Number) -> None:
-        """Store the value of a variable."""
-        self._variables.setdefault(name, Variable(self.builder)).value = value
-
-    def generic_visit(self, node: ast.AST) -> None:
-        """Refuse what no other method emits."""
-        raise NotImplementedError(ast.unparse(node))
-
-    def _block(self, statements: list[Any]) -> None:
-        for statement in statements:
-            self.visit(statement)
-
-    def visit_Assign(self, node: Any) -> None:
-        """Emit `name = value`, or `name, name = value, value`."""
-        (target,) = node.targets
-        pairs = [(target, node.value)]
-        if isinstance(target, ast.Tuple):
-            pairs = [*zip(target.elts, node.value.elts, strict=True)]
-        values = [self.visit(value) for _, value in pairs]
-        for (name, _), value in zip(pairs, values, strict=True):
-            self.assign(name.id, value)
-
-    def visit_AnnAssign(self, node: Any) -> None:
-        self.assign(node.target.id, self.visit(node.value))
-
-    def visit_AugAssign(self, node: Any) -> None:
-        self.assign(node.target.id, self.visit_BinOp(ast.BinOp(node.target, node.op, node.value)))
-
-    def visit_Pass(self, _: Any) -> None:
+    def _optimize_functions(self, ll_module: Any) -> None:
         pass
 
-    def visit_Expr(self, node: Any) -> None:
-        if not isinstance(node.value, ast.Constant):  # the docstring
-            self.visit(node.value)
+    def _optimize_final_module(self) -> None:
+        pass
 
-    def visit_Return(self, node: Any) -> None:
-        if node.value is None:
-            self.builder.ret_void()
-        else:
-            self.builder.ret(self.visit(node.value).raw)
 
-    def visit_If(self, node: Any) -> None:
-        with either(self.visit(node.test) != 0) as branches:
-            for branch, statements in zip(branches, (node.body, node.orelse), strict=True):
-                with branch:
-                    self._block(statements)
+class _Codegen(AOTCPUCodegen):  # type: ignore[misc] # numba ships no types
+    _library_class = _Library
 
-    def visit_For(self, node: Any) -> None:
-        """Emit a loop over a range of one or two limits."""
-        first, last = [self._number(0), *map(self.visit, node.iter.args)][-2:]
-        with loop(first, last) as step:
-            self.assign(node.target.id, step)
-            self._block(node.body)
 
-    def visit_While(self, node: Any) -> None:
-        builder = self.builder
-        head, inside, done = (builder.append_basic_block() for _ in range(3))
-        builder.branch(head)
-        builder.position_at_end(head)
-        builder.cbranch(self.visit(node.test) != 0, inside, done)
-        builder.position_at_end(inside)
-        self._block(node.body)
-        if not builder.block.is_terminated:
-            builder.branch(head)
-        builder.position_at_end(done)
+class _Types(TypingContext):  # type: ignore[misc] # numba ships no types
+    def load_additional_registries(self) -> None:
+        """Add no tables to those of what is built in."""
 
-    def _number(self, value: int) -> Number:
-        return Number(self.builder, I64(int(value)))
 
-    def visit_Constant(self, node: Any) -> Number:
-        return self._number(node.value)
+class _Context(CPUContext):  # type: ignore[misc] # numba ships no types
+    def init(self) -> None:
+        self.is32bit = False
+        self._internal_codegen = _Codegen("memdesc")
 
-    def visit_Name(self, node: Any) -> Number:
-        variable = self._variables.get(node.id)
-        return self._number(self._known[node.id]) if variable is None else variable.value
+    def load_additional_registries(self) -> None:
+        """Import the modules that say how integers, ranges and tuples are compiled."""
+        from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401 - they fill tables
 
-    def visit_Attribute(self, node: Any) -> Number:
-        return self._number(getattr(self._known[node.value.id], node.attr))
 
-    def visit_Tuple(self, node: Any) -> list[Number]:
-        return [*map(self.visit, node.elts)]
+@cache
+def _contexts() -> tuple[_Types, _Context]:
+    typing = _Types()
+    return typing, _Context(typing)
 
-    def visit_UnaryOp(self, node: Any) -> Number:
-        operand = self.visit(node.operand)
-        return where(operand == 0, 1, 0) if isinstance(node.op, ast.Not) else -operand
 
-    def visit_BinOp(self, node: Any) -> Number:
-        result: Number = _OPERATORS[type(node.op)](self.visit(node.left), self.visit(node.right))
-        return result
+def _flags() -> Any:
+    """Return how functions are compiled: with no wrapper, and with no exceptions."""
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    # a division by 0 is not checked
+    flags.error_model = "numpy"
+    return flags
 
-    def visit_Compare(self, node: Any) -> Number:
-        values = [*map(self.visit, (node.left, *node.comparators))]
-        results = (
-            where(_OPERATORS[type(op)](*pair), 1, 0)
-            for op, pair in zip(node.ops, pairwise(values), strict=True)
-        )
-        result: Number = reduce(operator.and_, results)
-        return result
 
-    def visit_BoolOp(self, node: Any) -> Value:
-        """Emit conditions, of which each is computed only if those before it do not decide."""
-        first, *others = node.values
-        result = Variable(self.builder)
-        result.value = self.visit(first)
-        for other in others:
-            is_open = result.value == 0 if isinstance(node.op, ast.Or) else result.value != 0
-            with when(is_open):
-                result.value = self.visit(other)
-        return result.value
+def _result_of(function: Callable[..., Any]) -> Any:
+    return _RESULTS[inspect.signature(function, eval_str=True).return_annotation]
 
-    def visit_IfExp(self, node: Any) -> Number:
-        result = Variable(self.builder)
-        with either(self.visit(node.test) != 0) as branches:
-            for branch, value in zip(branches, (node.body, node.orelse), strict=True):
-                with branch:
-                    result.value = self.visit(value)
-        return result.value
 
-    def visit_Call(self, node: Any) -> Number:
-        """Emit a call of an intrinsic, of another function, or of `bool`."""
-        builder, arguments = self.builder, [*map(self.visit, node.args)]
-        function = self._known.get(node.func.id, bool)
-        if function is bool:
-            return where(arguments[0] != 0, 1, 0)
-        if function.__module__ != intrinsics.__name__:
-            made = _function_in(builder.module, function)
-            return Number(builder, builder.call(made, arguments))
-        result = EMITTERS[function.__name__](builder, *arguments)
-        if result is None:
-            return self._number(0)
-        return result if result.type == I64 else where(result, 1, 0)
+def _register_called(function: Any) -> None:
+    """Tell numba about all functions that a function calls."""
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if isinstance(called, FunctionType):
+            _register(called)
+
+
+@cache
+def _register(function: Any) -> None:
+    """Tell numba the types of a function, and how a call of it is emitted."""
+    signature, result = inspect.signature(function), _result_of(function)
+
+    @type_callable(function)  # type: ignore[untyped-decorator] # numba ships no types
+    def _(_context: Any) -> Any:
+        def typed(*arguments: Any) -> Any:
+            given = [
+                each if isinstance(each, types.BaseTuple) else types.int64 for each in arguments
+            ]
+            return result(*given)
+
+        typed.pysig = signature  # type: ignore[attr-defined] # numba asks for the parameters
+        return typed
+
+    is_intrinsic = function.__module__ == intrinsics.__name__
+    emit = EMITTERS[function.__name__] if is_intrinsic else None
+    if emit is None:
+        _register_called(function)
+
+    @lower_builtin(function, types.VarArg(types.Any))  # type: ignore[untyped-decorator] # numba ships no types
+    def _(context: Any, builder: Builder, called: Any, arguments: Sequence[Value]) -> Value:
+        if emit is None:
+            made = context.compile_subroutine(builder, function, called, flags=_flags())
+            return context.call_internal(builder, made.fndesc, called, arguments)
+        numbers = [
+            [Number(builder, each) for each in cgutils.unpack_tuple(builder, argument)]
+            if isinstance(kind, types.BaseTuple)
+            else Number(builder, argument)
+            for kind, argument in zip(called.args, arguments, strict=True)
+        ]
+        compiled = emit(builder, *numbers)
+        return context.get_dummy_value() if compiled is None else compiled.raw
+
+
+at_fork(global_compiler_lock.acquire, global_compiler_lock.release, global_compiler_lock.release)

@@ -118,7 +118,7 @@ def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None
         from reorder.cpu.runtime.compiler import compile_text
 
         text, symbol = kernel.text()
-        content = linked(compile_text(text, moves=kernel.moves), symbol)
+        content = linked(compile_text(text, symbol, moves=kernel.moves), symbol)
     else:
         content = kept
     _addresses[name] = load(content)
@@ -143,7 +143,7 @@ def _tell(name: str, seconds: float, folder: str | None) -> None:
 def _key(kernel: Kernel) -> str:
     """Return all that the code of a kernel depends on."""
     facts = kernel.name, digest(), sys.platform, *processor()
-    return "\n".join([*facts, version_of("llvmlite")])
+    return "\n".join([*facts, version_of("llvmlite"), version_of("numba")])
 
 
 def source_files(root: str = _ROOT) -> Iterator[tuple[str, os.stat_result]]:

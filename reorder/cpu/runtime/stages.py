@@ -94,11 +94,9 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
     block = load_int(program, TILES.scratch_block)
     number = _take_scratch(block)
     first = program + _HEAD_NBYTES
+    call = (src_at, dst_at, first, ranges, begin, end, points, point_count)
     # a scratch starts at a cache line
-    run_tiles(
-        (src_at, dst_at, first, ranges, begin, end, points, point_count),
-        block + _SLOTS_AT + _NBYTES * number,
-    )
+    run_tiles(call, block + _SLOTS_AT + _NBYTES * number)
     store_shared(block + _LOCKS_AT + SHARED_NBYTES * number, 0, 0)
 
 

@@ -31,7 +31,7 @@ assert {*lazy} <= {*sys.modules}
 def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package() -> None:
     script = "import sys, memdesc; print(*sys.modules); print(*dir(memdesc))"
     loaded, listed = map(str.split, run_python("-c", script).stdout.splitlines())
-    others = {"llvmlite", "pyopencl", "reorder", "hypothesis", "pytest"}
+    others = {"numba", "llvmlite", "pyopencl", "reorder", "hypothesis", "pytest"}
     assert not {name.partition(".")[0] for name in loaded} & others
     # dir lists public names and dunder names only, whatever was imported
     for names in (listed, dir(memdesc)):

@@ -10,7 +10,7 @@ from tests.programs import run_python
 # Packages that are imported first may use what the system has; ours must not.
 _TAKE_AWAY = """
 import builtins, io, mmap, os, pathlib, random, signal, sys
-import llvmlite, numpy
+import numba, numpy
 
 for name in (
     "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "getxattr", "setxattr",

@@ -75,7 +75,7 @@ move()
 
 
 @pytest.mark.parametrize("pause", [0, 0.2])
-def test_a_child_forked_while_another_thread_loads_llvm_can_reorder(pause: float) -> None:
+def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
     run_python("-c", _COLD.format(pause=pause), **assuming(cores="2"))
 
 
