@@ -36,8 +36,7 @@ from memdesc.layout_names import (
     named_layout,
     names_of,
 )
-from memdesc.names import Name
-from memdesc.names.registry import is_name
+from memdesc.names import Name, is_name
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
 from memdesc.tags import LETTERS, FormatTag, check_letters, parse_tag

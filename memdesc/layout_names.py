@@ -8,9 +8,16 @@ from math import prod
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.layout import Layout, check_dims, dim_names, layout_by_tag, memory_order
-from memdesc.names import Name, dim_letters, expand_meta_tag, refuse_record, resolve
+from memdesc.names import (
+    Name,
+    dim_letters,
+    expand_meta_tag,
+    letters_for,
+    names_for,
+    refuse_record,
+    resolve,
+)
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import letters_for, names_for
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import Digit, FormatTag
 

@@ -16,7 +16,7 @@ from memdesc.immutable import value_class
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
 from memdesc.layout_names import tag_of
-from memdesc.names.registry import letters_for
+from memdesc.names import letters_for
 from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
 
 UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overloa
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
 from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels

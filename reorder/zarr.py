@@ -28,7 +28,7 @@ from memdesc import (
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from memdesc.record import BIT_PLANES, Field, known_records, record_desc
 from memdesc.tags import FormatTag
 from reorder.api import reorder

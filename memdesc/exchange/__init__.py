@@ -35,9 +35,9 @@ from memdesc.exchange.system import (
 )
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import layout_by_tag
-from memdesc.names import Name, is_image, refuse_record, resolve
+from memdesc.names import Name, is_name, refuse_record, resolve, vocabularies
+from memdesc.names.images import is_image
 from memdesc.names.onednn import CANONICAL
-from memdesc.names.registry import is_name, vocabularies
 from memdesc.names.similar import did_you_mean, similar_words
 from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS
@@ -61,14 +61,13 @@ def _system_of(vocabulary: Vocabulary) -> System:
         vocabulary.check_dims(given.text, dims, tag)
         return desc_of(dtype, layout_by_tag(tag, dims, given.text))
 
-    return System(vocabulary.name, vocabulary.name, f"names of {vocabulary.name}", write, read)
+    return System(vocabulary.name, vocabulary.name, write, read)
 
 
 # reads what `memory_desc` reads, and writes str(FormatTag)
 _NOTATION = System(
     "memdesc",
     "memdesc",
-    "any name, and the notation of FormatTag",
     lambda desc, _: (str(tag_of(desc)),),
     lambda given: memory_desc(given.sizes(), given.type(), given.text),
 )

@@ -185,7 +185,6 @@ _SPELLING = (
 SYSTEM = System(
     "cute",
     "CuTe",
-    "CuTe's shape:stride, swizzled or not",
     _write,
     _read,
     _SPELLING,

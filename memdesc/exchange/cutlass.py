@@ -84,7 +84,6 @@ def _swizzled(dtype: DataType, layout: Layout, swizzle: tuple[int, int, int]) ->
 SYSTEM = System(
     "cutlass",
     "CUTLASS",
-    "CUTLASS's atoms of swizzled tiles, and TMA's modes",
     lambda _, __: (*_ATOMS, *_MODES),
     _read,
     rf"\s*(?:{_ATOM}|{_MODE})\s*",

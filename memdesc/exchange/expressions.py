@@ -23,7 +23,7 @@ from memdesc.exchange.system import (
     tag_of,
     unclear,
 )
-from memdesc.int64 import INT64_MAX, checked_ints
+from memdesc.int64 import INT64_MAX, checked_int
 from memdesc.tags import FormatTag, tag_of_digits
 
 # an integer, or a tuple of them
@@ -61,35 +61,22 @@ def tree_of(part: str) -> Tree:
 
 def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the values of the arguments that a string lists: positional and named ones."""
+    call = parse(f"f({text})")
     try:
-        call = parse(f"f({text})")
-        values = [ast.literal_eval(value) for value in call.args]  # type: ignore[attr-defined] # a call
-        return values, {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}  # type: ignore[attr-defined] # likewise
-    except (AttributeError, TypeError, ValueError):  # such as "1), (2", or a list as a key
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise TypeError  # noqa: TRY301 - refused below, such as "1), (2"
+        values = [ast.literal_eval(value) for value in call.args]
+        return values, {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}
+    except (TypeError, ValueError):
         unclear("its parameters are numbers and lists of these")
-
-
-def keywords(call: ast.expr, known: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the keyword arguments of a call; refuse unknown ones."""
-    values: dict[str, ast.expr] = {}
-    for keyword in call.keywords if isinstance(call, ast.Call) else []:
-        if keyword.arg not in known or keyword.arg in values:
-            unclear(f"it has {', '.join(known)}, each at most once, and not {keyword.arg}")
-        values[keyword.arg] = keyword.value
-    return values
-
-
-def integers(node: ast.expr) -> tuple[int, ...]:
-    """Return a tuple or list of integers."""
-    try:
-        return checked_ints("integers", ast.literal_eval(node))
-    except (ValueError, TypeError, MemdescError):
-        unclear(f"{ast.unparse(node)!r} is not a list of integers")
 
 
 def integer(node: ast.expr) -> int:
     """Return one integer."""
-    return integers(ast.Tuple([node]))[0]
+    try:
+        return checked_int("integer", ast.literal_eval(node))
+    except (ValueError, TypeError):
+        unclear(f"{ast.unparse(node)!r} is not an integer")
 
 
 def linear(node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, ...], int]:

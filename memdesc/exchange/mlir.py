@@ -15,7 +15,7 @@ import re
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import excerpt
-from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
+from memdesc.exchange.expressions import linear, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import (
     MLIR_TYPES,
     Given,
@@ -147,15 +147,15 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
         names, outputs = _map_of(match)
         if len(outputs) != 1 or len(names) != len(dims):
             return memory_desc(dims, dtype, tag_of_outputs(outputs, names, dims))
-        strides, offset0 = linear(outputs[0], names)
-        return memory_desc(dims, dtype, strides=strides, offset0=offset0)
+        factors, offset0 = linear(outputs[0], names)
+        return memory_desc(dims, dtype, strides=factors, offset0=offset0)
     steps, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{steps}{offset}":
         indescribable("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         unclear(f"the offset {offset!r} is not an integer")
-    given_strides = None if steps is None else integers(parse(f"[{steps}]"))
-    return memory_desc(dims, dtype, strides=given_strides, offset0=int(offset))
+    strides = None if steps is None else integers_in(steps)
+    return memory_desc(dims, dtype, strides=strides, offset0=int(offset))
 
 
 def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:
@@ -219,6 +219,4 @@ def _pack_of(values: _Pack, dims: tuple[int, ...]) -> tuple[FormatTag, tuple[int
 
 _SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:\binner_tiles\b|\blinalg\.).*"
 
-SYSTEM = System(
-    "mlir", "MLIR", "MLIR's linalg.pack, affine maps and memrefs", _write, _read, _SPELLING
-)
+SYSTEM = System("mlir", "MLIR", _write, _read, _SPELLING)

@@ -19,7 +19,7 @@ from memdesc.exchange.system import (
     name_of_type,
     unclear,
 )
-from memdesc.names.registry import dim_letters
+from memdesc.names import dim_letters
 
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"
@@ -70,11 +70,4 @@ def _read(given: Given) -> MemoryDesc:
 
 _SPELLING = r"\w+:\w+:.*|.*__[a-z0-9]+__[0-9_]+__\w+\.bin"
 
-SYSTEM = System(
-    "openvino",
-    "OpenVINO",
-    "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'",
-    _write,
-    _read,
-    _SPELLING,
-)
+SYSTEM = System("openvino", "OpenVINO", _write, _read, _SPELLING)

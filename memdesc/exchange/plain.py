@@ -75,19 +75,10 @@ def _read_log(given: Given) -> MemoryDesc:
 _REFUSAL = "its strings do not contain this padding or offset"
 
 
-STRIDES = System(
-    "strides",
-    "strides",
-    "strides, as 480x160x32x8:8b@16",
-    _strides,
-    _read_strides,
-    _SPELLING,
-    refusal=_REFUSAL,
-)
+STRIDES = System("strides", "strides", _strides, _read_strides, _SPELLING, refusal=_REFUSAL)
 VERBOSE = System(
     "verbose",
     "verbose",
-    "strings of oneDNN's logs",
     lambda desc, _: (to_verbose(desc),),
     _read_log,
     _VERBOSE,

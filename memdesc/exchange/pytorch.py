@@ -6,11 +6,11 @@ determines strides for given sizes; if a size is 1, strides may fit several, and
 
 from __future__ import annotations
 
-import ast
 import re
 
 from memdesc.desc import MemoryDesc, memory_desc
-from memdesc.exchange.expressions import integer, integers, keywords, parse
+from memdesc.errors import MemdescError
+from memdesc.exchange.expressions import values_of_call
 from memdesc.exchange.system import (
     TORCH_TYPES,
     Given,
@@ -22,6 +22,7 @@ from memdesc.exchange.system import (
     type_named,
     unclear,
 )
+from memdesc.int64 import checked_ints
 from memdesc.layout_names import is_laid_out_by
 from memdesc.tags import LETTERS, parse_tag
 
@@ -35,9 +36,10 @@ _FORMATS = {
 _OF_ANY_SIZE = "torch.contiguous_format"
 # an order has dim 0; strides may have a 0 too
 _ORDER = r"\s*[(\[][0-9, ]*\b0\b[0-9, ]*[)\]]\s*"
-_FIXED = r"\w+Layout\s*\(.*\)"
-_FIXED_KEYS = ("size", "stride", "offset", "is_pinned")
-_KEYS = ("size", "stride", "storage_offset", "dim_order")
+_FIXED = r"\w+Layout\s*\((.*)\)"
+# what is given by name: in a FixedLayout, after a device and a data type, and without one
+_FIXED_KEYS = {"size", "stride", "offset", "is_pinned"}
+_KEYS = {"size", "stride", "storage_offset", "dim_order"}
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
@@ -74,36 +76,36 @@ def _read(given: Given) -> MemoryDesc:
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
         indescribable("it stands for the layout of some other tensor")
-    is_fixed = re.fullmatch(_FIXED, text) is not None
-    # tensor.dim_order() prints the order alone
-    text = f"dim_order={text}" if re.fullmatch(_ORDER, text) else text
-    call = parse(text if is_fixed else f"f({text})")
-    nodes = keywords(call, _FIXED_KEYS if is_fixed else _KEYS)
-    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-    args = call.args if isinstance(call, ast.Call) else []
-    if is_fixed:
-        if name != "FixedLayout" or len(args) != 2 or not {"size", "stride"} <= {*nodes}:  # noqa: PLR2004 - device and data type
-            unclear(
-                "a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])"
-            )
-    elif name != "f" or args or not nodes:
+    fixed = re.fullmatch(_FIXED, text, re.DOTALL)
+    if re.fullmatch(_ORDER, text):  # tensor.dim_order() prints the order alone
+        text = f"dim_order={text}"
+    arguments = re.sub(r"\btorch\.\w+", r"'\g<0>'", fixed[1] if fixed else text)
+    args, values = values_of_call(arguments)
+    if fixed:
+        is_whole = len(args) == 2 and {"size", "stride"} <= {*values} <= _FIXED_KEYS  # noqa: PLR2004 - device and data type
+        is_known = is_whole and text.partition("(")[0].strip() == "FixedLayout"
+    else:
+        is_known = not args and bool(values) and {*values} <= _KEYS
+    if not is_known:
         unclear(
-            f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
-            "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
+            f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), or size=(2, 3), "
+            "stride=(1, 2), or FixedLayout(device, dtype, size=[..], stride=[..])"
         )
-    nodes.pop("is_pinned", None)
-    offset = nodes.pop("offset", nodes.pop("storage_offset", None))
-    values = {key: integers(node) for key, node in nodes.items()}
-    dims = given.sizes(values.get("size"))
-    dtype = type_named(ast.unparse(args[1]), TORCH_TYPES) if is_fixed else None
-    order = values.get("dim_order")
+    try:
+        size, strides, order = (
+            None if key not in values else checked_ints(key, values[key])
+            for key in ("size", "stride", "dim_order")
+        )
+    except MemdescError as error:
+        unclear(error)
+    dims = given.sizes(size)
+    dtype = given.type(type_named(str(args[1]), TORCH_TYPES) if args else None)
+    offset0 = values.get("offset", values.get("storage_offset"))
     if order is None:
-        offset0 = 0 if offset is None else integer(offset)
-        strides = values.get("stride")
-        return memory_desc(dims, given.type(dtype), strides=strides, offset0=offset0)
-    if sorted(order) != list(range(len(dims))) or "stride" in values or offset is not None:
+        return memory_desc(dims, dtype, strides=strides, offset0=0 if offset0 is None else offset0)
+    if sorted(order) != list(range(len(dims))) or strides is not None or offset0 is not None:
         unclear(f"dim_order is every dim of 0 to {len(dims) - 1} once, without strides")
-    return memory_desc(dims, given.type(), "".join(LETTERS[dim] for dim in order))
+    return memory_desc(dims, dtype, "".join(LETTERS[dim] for dim in order))
 
 
 _SPELLING = (
@@ -112,11 +114,4 @@ _SPELLING = (
     r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile|Compose|\w*Shared|\w*Linear|Blocked|Slice|DotOp)\w+Layout\s*\(.*)\s*"
 )
 
-SYSTEM = System(
-    "pytorch",
-    "PyTorch",
-    "PyTorch's memory formats, strides and FixedLayout",
-    _write,
-    _read,
-    _SPELLING,
-)
+SYSTEM = System("pytorch", "PyTorch", _write, _read, _SPELLING)

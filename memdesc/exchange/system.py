@@ -143,8 +143,8 @@ class System:
 
     Parameters
     ----------
-    name, title, notation : str
-        What callers call it, such as ``xla``; its name in messages; what its strings are.
+    name, title : str
+        What callers call it, such as ``xla``; its name in messages.
     writer : callable, (desc, letters) -> tuple of str
         Every string of exactly this layout, the best one first; with `refusal`, every string that
         may be. Raises Inexpressible.
@@ -166,7 +166,6 @@ class System:
 
     name: str
     title: str
-    notation: str
     writer: Callable[[MemoryDesc, str], tuple[str, ...]]
     reader: Callable[[Given], MemoryDesc]
     spelling: str | None = None
@@ -265,7 +264,7 @@ def name_of_type(dtype: DataType, types: Mapping[str, DataType]) -> str:
 
 def integers_in(part: str) -> tuple[int, ...]:
     """Return the integers in a part of a string, which commas separate."""
-    if not re.fullmatch(r"\s*([0-9]{1,18}\s*(,\s*[0-9]{1,18}\s*)*)?", part):
+    if not re.fullmatch(r"\s*(-?[0-9]{1,18}\s*(,\s*-?[0-9]{1,18}\s*)*)?", part):
         unclear(f"expected integers and commas, found {excerpt(part)}")
     return tuple(map(int, filter(None, map(str.strip, part.split(",")))))
 

@@ -394,7 +394,6 @@ _SPELLING = r"\s*(?:!ttg\.memdesc<|#ttg\.|(?:\w+\.)*(?!Tile|Compose|Fixed|Flexib
 SYSTEM = System(
     "triton",
     "Triton",
-    "Triton's layouts in shared memory: Gluon's classes and TTGIR's attributes",
     _write,
     _read,
     _SPELLING,

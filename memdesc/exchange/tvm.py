@@ -138,6 +138,4 @@ _SPELLING = (
     r"|\s*(?:T\.)?S\s*\[.*|\(.*:.*"
 )
 
-SYSTEM = System(
-    "tvm", "TVM", "TVM's layout strings, index maps and tile layouts", _write, _read, _SPELLING
-)
+SYSTEM = System("tvm", "TVM", _write, _read, _SPELLING)

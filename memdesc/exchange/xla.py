@@ -191,4 +191,4 @@ def _suffixes(part: str) -> dict[str, list[str]]:
     return suffixes
 
 
-SYSTEM = System("xla", "XLA", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")
+SYSTEM = System("xla", "XLA", _write, _read, r"\s*[a-z]\w*\[.*")

@@ -9,14 +9,14 @@ from itertools import islice
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
-from memdesc.names.images import IMAGES, is_image, parse_image
-from memdesc.names.registry import (
+from memdesc.names import (
     ANY_NDIMS,
     CHANNELS_LAST,
     expand_meta_tag,
     known_names,
     parse_name,
 )
+from memdesc.names.images import IMAGES, is_image, parse_image
 from memdesc.names.weights import EXPERTS
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
@@ -47,7 +47,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 
     Names for other numbers of dims than `ndims` are returned only if none of these is similar.
 
-    >>> memdesc.names.suggest("oiww", 3)
+    >>> suggest("oiww", 3)
     ('oiw', 'woi', 'owi')
     """
     if not isinstance(text, str):

@@ -23,8 +23,7 @@ from typing import Any, NoReturn, TextIO
 import memdesc
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from memdesc.names import did_you_mean
-from memdesc.names.similar import similar_words
+from memdesc.names.similar import did_you_mean, similar_words
 from reorder.cli.command import Command, json_of, one_line
 from reorder.disk import reason_of
 

@@ -28,7 +28,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.files import (

@@ -28,8 +28,7 @@ from memdesc.errors import allocates
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, layout_by_tag
-from memdesc.names import Name, known_images, resolve_image
-from memdesc.names.registry import names_for
+from memdesc.names import Name, known_images, names_for, resolve_image
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder

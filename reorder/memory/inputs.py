@@ -19,7 +19,7 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.layout_names import tag_of
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from memdesc.tags import FormatTag
 from reorder.memory.arrays import write_back
 from reorder.memory.dlpack import from_dlpack, is_exporter

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from memdesc import RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
 from reorder.plan import plan_runtime

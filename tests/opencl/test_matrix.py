@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from memdesc import Extra, ImageDesc, MemoryDesc, image_desc, memory_desc
-from memdesc.names import is_image
+from memdesc.names.images import is_image
 from reorder import Attr
 from reorder.opencl.kernel.launch import Body
 from reorder.opencl.kernel.rows import RowCopy

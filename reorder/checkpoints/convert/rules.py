@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from memdesc import MemdescError, data_type
 from memdesc.errors import about, short_repr
-from memdesc.names import did_you_mean
+from memdesc.names.similar import did_you_mean
 from memdesc.record import known_records
 from reorder.disk import as_path, read_small
 

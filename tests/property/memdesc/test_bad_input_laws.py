@@ -28,7 +28,8 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.exchange import SYSTEMS
-from memdesc.names import is_image, suggest
+from memdesc.names.images import is_image
+from memdesc.names.similar import suggest
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.verbose import from_verbose, to_verbose
 from tests.files import json_mutations, mutations

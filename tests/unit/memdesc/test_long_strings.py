@@ -8,7 +8,7 @@ import pytest
 
 from memdesc import MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.exchange import SYSTEMS
-from memdesc.names import suggest
+from memdesc.names.similar import suggest
 from reorder.logs import VerbosePrimitive, read_verbose
 from tests.work import hangs_fail
 

@@ -16,7 +16,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.exchange import SYSTEMS, written
-from memdesc.names.registry import vocabularies
+from memdesc.names import vocabularies
 from tests.tables import READINGS
 
 

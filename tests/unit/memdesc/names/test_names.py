@@ -3,7 +3,7 @@
 import gc
 
 from memdesc import known_names, memory_desc
-from memdesc.names.registry import vocabularies
+from memdesc.names import vocabularies
 from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import parse_tag
 from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL

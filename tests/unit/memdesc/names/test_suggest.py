@@ -3,7 +3,7 @@
 import pytest
 
 from memdesc import MemdescError, UnknownFormatError, memory_desc
-from memdesc.names import suggest
+from memdesc.names.similar import suggest
 
 
 def test_a_string_that_resembles_no_name_gets_no_suggestion() -> None:

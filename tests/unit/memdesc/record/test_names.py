@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError, memory_desc
-from memdesc.names.registry import RECORDS
+from memdesc.names import RECORDS
 from memdesc.record import known_records, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 
