@@ -141,11 +141,16 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
         raise MemdescError(
             f"save_raw takes a Memory, not {type(memory).__name__}; reorder(x) makes one"
         )
-    if given.suffix in {row.ending for row in FORMATS.values()}:
-        raise MemdescError(
-            f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
-        )
+    check_raw_name(given)
     write_file(given, lambda out: out.write(padded(memory.data, memory.desc.nbytes).data))
+
+
+def check_raw_name(path: Path) -> None:
+    """Refuse raw bytes in a file whose ending promises a header."""
+    if path.suffix in {row.ending for row in FORMATS.values()}:
+        raise MemdescError(
+            f"{str(path)!r} would hold raw bytes, not a {path.suffix} file; call it a .bin"
+        )
 
 
 def saving_format(path: Path) -> str:

@@ -16,8 +16,8 @@ from reorder.cli.command import (
     Facts,
     Options,
     facts_of,
-    measured_threads,
     tabulate,
+    threads_of,
 )
 from reorder.cli.progress import Progress
 from reorder.system import count_cores
@@ -39,7 +39,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         return _on_device(options), 0
     case = _problem(options).case()
     given = options.threads
-    counts = sorted({1, count_cores()}) if given is None else [measured_threads(given)]
+    counts = sorted({1, count_cores()}) if given is None else [threads_of(given, is_measured=True)]
     peers = [make for make in known_peers().values() if make]
     measured = []
     with Progress(len(counts)) as shown:

@@ -7,7 +7,8 @@ import numpy as np
 from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
 from reorder.bench.cases import attr_of
-from reorder.cli.command import Command, Facts, Line, Options, Said, buffer_of, pair_of, save
+from reorder.cli.command import Command, Facts, Line, Options, Said, save
+from reorder.cli.layouts import buffer_of, pair_of
 from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan, plan_reorder

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from io import TextIOWrapper
 from operator import itemgetter
+from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import (
-    Columns,
-    Command,
-    Facts,
-    Options,
-    facts_of,
-    measured_threads,
-    tabulate,
-)
+from reorder.cli.command import Columns, Command, Facts, Options, facts_of, tabulate, threads_of
 from reorder.disk import as_path
-from reorder.logs import (
-    LoggedReorder,
-    LogReport,
-    RoundTrip,
-    VerboseLog,
-    VerbosePrimitive,
-    read_layers,
-    read_verbose,
-    report,
-)
-from reorder.logs.layers import OpenVinoLayers
+from reorder.logs import LoggedReorder, LogReport, RoundTrip, VerboseLog, read_layers, report
+from reorder.logs.log import read_verbose
+from reorder.logs.primitive import VerbosePrimitive
 from reorder.logs.reorders import UNKNOWN, Times
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 from reorder.messages import first_of
-from reorder.system import count_cores
 
-# Digits of a millisecond that are kept: a thousandth of a microsecond.
-_DIGITS = 6
+# Digits of a millisecond that are kept: oneDNN prints six, after any zeros.
+_DIGITS = 9
 # factor from bytes per millisecond to GB/s
 _GB_PER_S = 1e-6
 # the last line of what could be saved; a log does not say which framework wrote it
@@ -46,8 +31,15 @@ _NEXT = (
     'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures these '
     "reorders here"
 )
+# what is said of reorders that nothing else is said of
+_NEEDED = "other reorders: needed for the layouts at both ends"
+_UNCLEAR = "not understood: what they do, or how their tensors lie, is not known"
 # how far the lines below a row of a table are indented: what made and used the tensors
 _BELOW = "    "
+_RUNS_OR_LAYERS = (
+    f"{_BELOW}these are runs of the model, or equal layers of one run; say how many times the "
+    "model ran (--runs N)"
+)
 # versions whose attributes and problems have another form
 _OLD = ("2.0", "2.1", "2.2")
 _ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
@@ -67,40 +59,36 @@ def _answer(options: Options) -> tuple[Facts, int]:
     for name in () if options.bench else ("threads", "seconds"):
         if (given := getattr(options, name)) is not None:
             raise MemdescError(f"--{name} {given}: only --bench measures, and takes {name}")
-    if options.log != "-" and as_path(options.log).is_fifo():
+    is_stdin = options.log == "-"
+    if not is_stdin and as_path(options.log).is_fifo():
         raise MemdescError(
             f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
         )
-    if options.log == "-" and isinstance(sys.stdin, TextIOWrapper):
+    if is_stdin and isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # bytes that are not text, as in files
-    log = read_verbose(sys.stdin if options.log == "-" else options.log)
+    log = read_verbose(sys.stdin if is_stdin else options.log)
     if not (log.entries or log.info or log.skipped):
         raise MemdescError(
-            f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
+            f"{'stdin' if is_stdin else options.log}: none of its lines is from oneDNN "
             f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
             "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
     layers = read_layers(options.layers) if options.layers else None
     found = report(log, layers, steady=options.steady, runs=options.runs)
-    foreign = (
-        layers.foreign(log.executions, found.repetition)
-        if isinstance(layers, OpenVinoLayers)
-        else ()
-    )
+    foreign = layers.foreign(log.executions, found.repetition) if layers else ()
     facts: Facts = {
         "log": options.log,
         "onednn": list(log.versions),
         "steady": options.steady,
         **_report_facts(found),
         "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
-        "skipped": log.skipped,
+        **facts_of(log, "skipped", "other_lines"),
         "unread": [each._asdict() for each in log.unread],
-        "other_lines": log.other_lines,
         "top": options.top,
     }
     if options.bench:
-        _measure(facts, found, options, log)
-    return facts, 0
+        _measure(facts, found, options, _threads(options.threads, log))
+    return _rounded(facts), 0
 
 
 def _report_facts(found: LogReport) -> Facts:
@@ -108,49 +96,41 @@ def _report_facts(found: LogReport) -> Facts:
     created, spent_created = found.created
     return {
         "executions": sum(each.executions for each in found.kinds),
-        "milliseconds": _round(found.milliseconds),
+        "milliseconds": found.milliseconds,
         "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
-        "runs": found.repetition._asdict() if found.repetition else None,
-        "undecided_runs": found.undecided._asdict() if found.undecided else None,
+        "runs": found.repetition and found.repetition._asdict(),
+        "undecided_runs": found.undecided and found.undecided._asdict(),
         "set_up": {
             "executions": before,
-            "execution_milliseconds": _round(spent_before),
+            "execution_milliseconds": spent_before,
             "creations": created,
-            "creation_milliseconds": _round(spent_created),
+            "creation_milliseconds": spent_created,
         },
         "skewed": [
-            {"kind": primitive.kind, "problem": primitive.problem} | _times(times)
+            facts_of(primitive, "kind", "problem") | _times(times)
             for primitive, times in found.skewed
         ],
-        "primitives": [
-            each._asdict() | {"milliseconds": _round(each.milliseconds)} for each in found.kinds
+        "primitives": [each._asdict() for each in found.kinds],
+        "reorders": [
+            {
+                **_facts_of(each, each.primitive),
+                **facts_of(each.primitive, "implementation"),
+                **facts_of(each, "in_each_run", "relation", "why", "is_of_weights"),
+                "generated_code": each.is_generated,
+                "attributes": each.primitive.attribute_text.strip(),
+                "not_understood": each.primitive.attributes.not_understood,
+                "share": _share(found, each.times.cost),
+                "bytes": each.nbytes,
+            }
+            for each in found.reorders
         ],
-        "reorders": [_reorder_facts(each, found) for each in found.reorders],
         "round_trips": [
-            _facts_of(each, each.there) | {"between": list(each.between)}
-            for each in found.round_trips
+            _facts_of(each, each.there) | {"between": each.between} for each in found.round_trips
         ],
-        "layers": [
-            {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
-            for each in found.layers
-        ],
+        "layers": [each._asdict() | {"layer": each.layer._asdict()} for each in found.layers],
         "not_understood": [
             {"attribute": text, "executions": count} for text, count in found.not_understood
         ],
-    }
-
-
-def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
-    primitive = logged.primitive
-    return {
-        **_facts_of(logged, primitive),
-        **facts_of(primitive, "implementation"),
-        **facts_of(logged, "in_each_run", "relation", "why", "is_of_weights"),
-        "generated_code": logged.is_generated,
-        "attributes": primitive.attribute_text.strip(),
-        "not_understood": list(primitive.attributes.not_understood),
-        "share": _share(found, logged.times.cost),
-        "bytes": logged.nbytes,
     }
 
 
@@ -158,22 +138,27 @@ def _facts_of(found: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Fact
     """Return what reorders and round trips have: tensors, times, neighbours and layers."""
     return {
         "problem": first.problem,
-        "src": first.tensors["src"].text,
-        "dst": first.tensors["dst"].text,
+        **{side: first.tensors[side].text for side in ("src", "dst")},
         **_times(found.times),
-        "made_by": [*map(str, found.made_by)],
-        "used_as": [*map(str, found.used_as)],
-        "layers": list(found.layers),
+        **{side: [*map(str, getattr(found, side))] for side in _ENDS},
     }
 
 
 def _times(times: Times) -> Facts:
     keys = ("milliseconds", "executions", "median", "min", "max", "sum")
-    return dict(zip(keys, map(_round, (times.cost, *times)), strict=True))
+    return dict(zip(keys, (times.cost, *times), strict=True))
 
 
-def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) -> None:
-    threads = _threads(options.threads, log)
+def _rounded(fact: Any) -> Any:
+    """Return facts whose times have no needless digits."""
+    if isinstance(fact, dict):
+        return {key: _rounded(each) for key, each in fact.items()}
+    if isinstance(fact, list):
+        return [*map(_rounded, fact)]
+    return round(fact, _DIGITS) if isinstance(fact, float) else fact
+
+
+def _measure(facts: Facts, found: LogReport, options: Options, threads: int) -> None:
     facts["bench_threads"] = threads
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
         try:
@@ -187,28 +172,20 @@ def _measure(facts: Facts, found: LogReport, options: Options, log: VerboseLog) 
         new = ours if is_small else seconds_into_new_memory(case, threads) * 1e3
         # a median shorter than mapping the pages takes was not measured with new memory
         is_new = new > ours and row["median"] >= new - ours
+        least = min(row["min"] / ours, row["median"] / (new if is_new else ours))
         row["here"] = {
-            "memdesc": _round(ours),
-            "new_memory": None if is_small else _round(new),
-            "memcpy": _round(ours * result.memcpy),
-            "times_faster": [
-                round(min(row["min"] / ours, row["median"] / (new if is_new else ours)), 2),
-                round(row["median"] / ours, 2),
-            ],
+            "memdesc": ours,
+            "new_memory": None if is_small else new,
+            "memcpy": ours * result.memcpy,
+            "times_faster": [round(least, 2), round(row["median"] / ours, 2)],
         }
 
 
 def _threads(given: int | None, log: VerboseLog) -> int:
-    if given is not None:
-        return measured_threads(given)
-    cores = count_cores()
+    """Return the threads that are given, or those of the log, at most one for each core."""
+    cores = threads_of(given, is_measured=True)
     said = [int(count) for line in log.info for count in re.findall(r"nthr:([0-9]{1,6})", line)]
-    return min(said[0], cores) if said and said[0] else cores
-
-
-def _round(milliseconds: float) -> float:
-    """Return a time without needless digits; a count stays as it is."""
-    return round(milliseconds, _DIGITS)
+    return min(said[0] or cores, cores) if given is None and said else cores
 
 
 def _share(found: LogReport, milliseconds: float) -> float:
@@ -233,34 +210,21 @@ def _head(facts: Facts) -> list[str]:
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     runs, set_up = facts["runs"], facts["set_up"]
     which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
-    spent = (
-        f"{counted(facts['executions'], 'execution')}, {_ms(facts['milliseconds'])} ms in oneDNN"
-    )
-    share = f"of which reorders {facts['reorder_share']:.0%}"
-    lines = [f"oneDNN {versions}: {which}{spent} by medians, {share}"]
+    spent = f"{counted(facts['executions'], 'execution')}, {_ms(facts['milliseconds'])} ms"
+    share = f"by medians, of which reorders {facts['reorder_share']:.0%}"
+    lines = [f"oneDNN {versions}: {which}{spent} in oneDNN {share}"]
     if runs and not facts["steady"]:
         lines.append(
             f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, from "
             f"execution {runs['start'] + 1} on; --steady shows one (if wrong: --runs N)"
         )
     if maybe := facts["undecided_runs"]:
-        lines += [
-            (
-                f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from "
-                f"execution {maybe['start'] + 1} on:"
-            ),
-            (
-                f"{_BELOW}these are runs of the model, or equal layers of one run; say how many "
-                "times the model ran (--runs N)"
-            ),
-        ]
+        what = f"{maybe['length']} executions in a row repeat {maybe['runs']} times"
+        lines += [f"{what}, from execution {maybe['start'] + 1} on:", _RUNS_OR_LAYERS]
     parts = [
-        f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
-        for each, what in (
-            ("executions", "executions before the first run"),
-            ("creations", "creations in the whole log"),
-        )
-        if set_up[each]
+        f"{set_up[f'{what}s']} {what}s {when}, {_ms(set_up[f'{what}_milliseconds'])} ms"
+        for what, when in (("execution", "before the first run"), ("creation", "in the whole log"))
+        if set_up[f"{what}s"]
     ]
     return lines + ([f"set-up: {'; '.join(parts)}"] if parts else [])
 
@@ -279,18 +243,19 @@ def _warnings(facts: Facts) -> list[str]:
             f"{_BELOW}{first_of(foreign, 1)}",
         ]
     if skewed := facts["skewed"]:
-        times = (
-            (row["sum"], row["milliseconds"], row["min"] * row["executions"]) for row in skewed
+        total, usual, least = (
+            _ms(sum(map(time, skewed)))
+            for time in (
+                itemgetter("sum"),
+                itemgetter("milliseconds"),
+                lambda row: row["min"] * row["executions"],
+            )
         )
-        total, usual, least = (_ms(sum(each)) for each in zip(*times, strict=True))
-        which = counted(len(skewed), "primitive")
-        worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
+        which = f"the times of {counted(len(skewed), 'primitive')} vary more than threefold"
+        spent = f"{total} ms in all, {usual} by medians, {least} by minima"
         lines += [
-            f"warning: the times of {which} vary more than threefold, most of all {worst}:",
-            (
-                f"{_BELOW}{total} ms in all, {usual} by medians, {least} by minima; the machine "
-                "was busy, or they waited for threads or memory"
-            ),
+            f"warning: {which}, most of all {skewed[0]['kind']} {skewed[0]['problem']}:",
+            f"{_BELOW}{spent}; the machine was busy, or they waited for threads or memory",
         ]
     return lines
 
@@ -298,20 +263,22 @@ def _warnings(facts: Facts) -> list[str]:
 def _unread(facts: Facts) -> list[str]:
     others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
     others += [f"{facts['other_lines']} not from oneDNN"] if facts["other_lines"] else []
-    lines = [f"other lines: {', '.join(others)}"] if others else []
-    lines += [
-        f"attribute not understood, in {counted(row['executions'], 'execution')}: "
-        f"{row['attribute'][:80]}"
-        for row in facts["not_understood"]
-    ]
-    return lines + [
-        f"  not read, line {row['line']}: {row['why']}: {row['text'][:80]}"
-        for row in facts["unread"]
+    return [
+        *([f"other lines: {', '.join(others)}"] if others else []),
+        *(
+            f"attribute not understood, in {counted(row['executions'], 'execution')}: "
+            f"{row['attribute'][:80]}"
+            for row in facts["not_understood"]
+        ),
+        *(
+            f"  not read, line {row['line']}: {row['why']}: {row['text'][:80]}"
+            for row in facts["unread"]
+        ),
     ]
 
 
-def _time(key: str) -> Callable[[Facts], str]:
-    return lambda row: _ms(row.get(key))
+def _time(key: str, part: str = "") -> Callable[[Facts], str]:
+    return lambda row: _ms((row.get(part, {}) if part else row).get(key))
 
 
 _TIMES: Columns = {
@@ -319,11 +286,18 @@ _TIMES: Columns = {
     "count": "{executions}",
     **{key: _time(key) for key in ("median", "min", "max")},
 }
+_HERE: Columns = {
+    "here, ms": _time("memdesc", "here"),
+    "new dst, ms": _time("new_memory", "here"),
+    "memcpy, ms": _time("memcpy", "here"),
+    "times faster": lambda row: " to ".join(
+        f"{ratio:.2f}" for ratio in row.get("here", {}).get("times_faster", ())
+    ),
+}
 _LAYERS: Columns = {
     "oneDNN, ms": _time("milliseconds"),
-    "in all, ms": lambda row: _time("milliseconds")(row["layer"]),
-    "kind": "{layer[kind]}",
-    "layout": "{layer[layout]}",
+    "in all, ms": _time("milliseconds", "layer"),
+    **{key: f"{{layer[{key}]}}" for key in ("kind", "layout")},
     "layer": "{layer[name]}",
 }
 # columns of text, which stand left
@@ -355,12 +329,6 @@ def _primitives(facts: Facts) -> list[str]:
 
 
 def _reorders(facts: Facts) -> list[str]:
-    def here(key: str) -> Callable[[Facts], str]:
-        return lambda row: _ms(row.get("here", {}).get(key))
-
-    def faster(row: Facts) -> str:
-        return " to ".join(f"{ratio:.2f}" for ratio in row.get("here", {}).get("times_faster", ()))
-
     def speed(row: Facts) -> str:
         is_known = row["bytes"] and row["median"]
         return f"{row['bytes'] / row['median'] * _GB_PER_S:.2f}" if is_known else ""
@@ -369,12 +337,11 @@ def _reorders(facts: Facts) -> list[str]:
         once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
         return _text(row) + once + (", not understood" if row["not_understood"] else "")
 
-    columns = {**_TIMES, "GB/s": speed}
-    if "bench_threads" not in facts:
-        return _top(facts, "reorders", {**columns, "reorder": text}, is_whole=True)
-    columns |= {"here, ms": here("memdesc"), "new dst, ms": here("new_memory")}
-    columns |= {"memcpy, ms": here("memcpy"), "times faster": faster, "reorder": text}
+    here = _HERE if "bench_threads" in facts else {}
+    columns = {**_TIMES, "GB/s": speed, **here, "reorder": text}
     lines = _top(facts, "reorders", columns, is_whole=True)
+    if not here:
+        return lines
     lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
     shown = facts["reorders"][: facts["top"]]
     if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
@@ -399,45 +366,33 @@ def _round_trips(facts: Facts) -> list[str]:
 
 def _savings(facts: Facts) -> list[str]:
     """Return what could be saved: a line for each kind of reorder, the most expensive first."""
-    rows, trips = facts["reorders"], facts["round_trips"]
-    runs, total = facts["runs"], facts["milliseconds"]
+    trips, runs, found = facts["round_trips"], facts["runs"], defaultdict[str, list[Facts]](list)
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
-    kinds = {
-        "no-ops: src and dst are the same layout": [
-            row for row in rows if row["relation"] == "no-op"
-        ],
-        "views: dst starts at another element of src": [
-            row for row in rows if row["relation"] == "view"
-        ],
-        "weights, reordered again in each run: once is enough": [
-            row for row in rows if runs and row["is_of_weights"] and row["in_each_run"]
-        ],
-        "without generated code": [row for row in rows if not row["generated_code"]],
-        "not in each run: set-up, which more runs do not repeat": [
-            row for row in rows if runs and not row["in_each_run"]
-        ],
-        f"round trips, into a layout and soon back{unsure}": trips,
-    }
-    named = {id(row) for chosen in kinds.values() for row in chosen}
     in_trips = {_both_ways(row) for row in trips}
-    others = [row for row in rows if id(row) not in named and _both_ways(row) not in in_trips]
-    kinds |= {
-        "other reorders: needed for the layouts at both ends": [
-            row for row in others if row["relation"] != UNKNOWN
-        ],
-        "not understood: what they do, or how their tensors lie, is not known": [
-            row for row in others if row["relation"] == UNKNOWN
-        ],
-    }
-    found = []
-    for what, chosen in kinds.items():
-        spent, count = (sum(row[key] for row in chosen) for key in ("milliseconds", "executions"))
-        share = spent / total if total else 0.0
-        amount = f"{counted(count, 'execution')}, {len(chosen)} different"
-        if chosen:
-            found.append((-spent, f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"))
-    found.sort(key=itemgetter(0))
-    return ["what could be saved:", *(line for _, line in found), _NEXT]
+    for row in facts["reorders"]:
+        is_once = runs and not row["in_each_run"]
+        kinds = {
+            "no-ops: src and dst are the same layout": row["relation"] == "no-op",
+            "views: dst starts at another element of src": row["relation"] == "view",
+            "weights, reordered again in each run: once is enough": (
+                runs and row["is_of_weights"] and not is_once
+            ),
+            "without generated code": not row["generated_code"],
+            "not in each run: set-up, which more runs do not repeat": is_once,
+        }
+        if not any(kinds.values()) and _both_ways(row) not in in_trips:
+            kinds[_UNCLEAR if row["relation"] == UNKNOWN else _NEEDED] = True
+        for kind in filter(kinds.get, kinds):
+            found[kind].append(row)
+    if trips:
+        found[f"round trips, into a layout and soon back{unsure}"] = trips
+    lines = []
+    for what, rows in found.items():
+        spent, count = (sum(row[key] for row in rows) for key in ("milliseconds", "executions"))
+        share = spent / facts["milliseconds"] if facts["milliseconds"] else 0.0
+        amount = f"{counted(count, 'execution')}, {len(rows)} different"
+        lines.append((-spent, f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"))
+    return ["what could be saved:", *(line for _, line in sorted(lines, key=itemgetter(0))), _NEXT]
 
 
 def _both_ways(row: Facts) -> tuple[str, ...]:

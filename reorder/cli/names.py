@@ -19,16 +19,12 @@ from reorder.cli.command import (
     Line,
     Options,
     Said,
-    buffer_of,
     facts_of,
     is_wanted,
-    label_of,
-    layout_of,
     lines,
-    normal_form,
     table,
-    with_merged_blocks,
 )
+from reorder.cli.layouts import buffer_of, label_of, layout_of, normal_form, with_merged_blocks
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS = (32, 16, 8, 4)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc, parse_layout
 from memdesc.errors import about
@@ -18,17 +17,18 @@ from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
-from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts, save, save_raw
+from reorder.checkpoints.files import DEFAULT_NAME, quantized_parts
 from reorder.checkpoints.formats.entry import Entry, PlannedFile, Tensor, stored_layout
 from reorder.checkpoints.formats.table import format_of, plan_file
 from reorder.checkpoints.moves.changes import ONLY, Reorder
 from reorder.checkpoints.moves.losses import check_lost, lost_by, saturation_warnings
 from reorder.checkpoints.writer import Writer
-from reorder.cli.command import Command, Facts, Options, buffer_of, layout_facts, lines, threads_of
+from reorder.cli.command import Command, Facts, Options, lines, threads_of
+from reorder.cli.layouts import buffer_of, layout_facts
 from reorder.cli.progress import Progress, warn
 from reorder.cli.tensors import Operand, Reading, check_output, locate, padding_facts, read_tensor
+from reorder.disk import as_path, write_file
 from reorder.memory.memory import Memory
-from reorder.quantized import Quantized
 from reorder.values.attr import Attr
 from reorder.values.binding import bind
 
@@ -41,46 +41,42 @@ _AT_ONCE = 1 << 28
 _CODE_BITS = 8
 
 
-class GivenScales(NamedTuple):
-    """The scales and zero points by which a reorder makes codes, over the dims of `axis`."""
-
-    axis: tuple[int, ...]
-    scales: NDArray[Any]
-    zero_points: NDArray[np.int32]
-
-
-def given_scales(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> GivenScales | None:
-    """Return what a `Quantized` of the result has, or None if nothing scales dst."""
+def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any] | None:
+    """Return what `quantized_parts` stores beside a result, or None if nothing scales it."""
     sizes = {each.role: each.sizes for each in bind(attr, src, dst).operands}
-    parameters = () if attr is None else attr.parameters
-    given = {each.role: each for each in parameters if each.role.startswith("dst")}
+    given = {each.role: each for each in attr.parameters if each.role.startswith("dst")}
     if not given:
         return None
     axis = tuple(dim for dim in range(dst.ndims) if any(x.mask >> dim & 1 for x in given.values()))
     counts = tuple(max(sizes[role][dim] for role in given) for dim in axis)
-    is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
     made = {"dst_scale": np.ones(counts), "dst_zero_point": np.zeros(counts)}
     for role, each in given.items():
         values = each.values.reshape([sizes[role][dim] for dim in axis])
         made[role] = np.broadcast_to(values, counts)
+    is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
     scales = np.array(made["dst_scale"], np.float64 if is_wide else np.float32)
-    return GivenScales(axis, scales, np.array(made["dst_zero_point"], np.int32))
+    zero_points = np.array(made["dst_zero_point"], np.int32)
+    return {"arrays": {"scales": scales, "zero_points": zero_points}, "axis": axis}
 
 
 class _Output(NamedTuple):
     """What is written: a layout or an image, and how DST stores it."""
 
     target: MemoryDesc | ImageDesc
-    # the layout that DST gives for the bytes
-    stored: MemoryDesc
+    # the layout that DST gives for the bytes; None if these are all that is written
+    stored: MemoryDesc | None
     name: str
     # what is stored beside it; None if nothing scales it, or DST has no place for it
-    scales: GivenScales | None
+    scales: dict[str, Any] | None
 
     @property
     def desc(self) -> MemoryDesc:
         """The layout of the bytes."""
         return buffer_of(self.target)
+
+    def planned(self, path: Path) -> PlannedFile:
+        """Return the file of this name; fails if it cannot hold the tensor."""
+        return plan_output(path, self.desc, self.stored, self.name, self.scales)
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -122,7 +118,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
     for each in said:
         warn(each)
     facts = {"wrote": options.dst, **layout_facts(output.target)}
-    if output.stored != output.desc:
+    if output.stored is not None and output.stored != output.desc:
         facts["shape"] = output.stored.dims
     if any(notes):
         facts["note"] = "; ".join(filter(None, notes))
@@ -134,7 +130,7 @@ def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> _O
     # its name in SRC, or that of SRC if it has none there
     name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
-    return _Output(target, _stored(options, target), name, scales)
+    return _Output(target, None if options.raw else _stored(options.dst, target), name, scales)
 
 
 def _has_place(options: Options) -> bool:
@@ -152,15 +148,15 @@ def _packing_note(desc: MemoryDesc) -> str:
     )
 
 
-def _stored(options: Options, target: MemoryDesc | ImageDesc) -> MemoryDesc:
+def _stored(dst: str, target: MemoryDesc | ImageDesc) -> MemoryDesc:
     """Return the layout that DST gives for the bytes of the result.
 
     A .npy has no place for a descriptor. An image, or a permutation of the dims such as nhwc,
-    becomes an array with its axes in memory order, as --from reads them; `save` refuses all other
-    layouts.
+    becomes an array with its axes in memory order, as --from reads them; a file of another layout
+    cannot be planned.
     """
     desc = buffer_of(target)
-    if options.raw or not options.dst.endswith(".npy") or desc.layout.xor:
+    if not dst.endswith(".npy") or desc.layout.xor:
         return desc
     if isinstance(target, ImageDesc):
         return memory_desc((target.height, target.width, target.channels), target.dtype)
@@ -177,13 +173,12 @@ def _in_pieces(
 ) -> tuple[str, ...]:
     from reorder.checkpoints.convert.conversion import ConvertOptions  # most tensors are small
 
-    target = Path(os.path.realpath(options.dst))  # a link stays, as `save` leaves it
-    dst, stored = output.desc, None if options.raw else output.stored
-    file = plan_output(target, dst, stored, output.name, output.scales)
     how = ConvertOptions(max_bytes=options.max_bytes, threads=threads_of(options.threads))
-    with Progress(dst.nbytes) as progress:
+    change = Reorder(src, output.desc, attr)
+    target = Path(os.path.realpath(options.dst))  # a link stays, as `write_file` leaves it
+    with Progress(output.desc.nbytes) as progress:
         step = partial(progress.move_to, text="reordering")
-        return reorder_file(entry, Reorder(src, dst, attr), target, file, how, step)
+        return reorder_file(entry, change, target, output.planned(target), how, step)
 
 
 def plan_output(
@@ -191,7 +186,7 @@ def plan_output(
     dst: MemoryDesc,
     stored: MemoryDesc | None = None,
     name: str = DEFAULT_NAME,
-    scales: GivenScales | None = None,
+    scales: dict[str, Any] | None = None,
 ) -> PlannedFile:
     """Plan the file of a reordered tensor, with the scales that are stored beside it.
 
@@ -202,8 +197,7 @@ def plan_output(
         return PlannedFile(target.name, dst.nbytes, (), {name: (0, dst.nbytes)})
     parts = [(stored_layout(name, stored), np.empty(0, np.uint8))]
     if scales is not None:
-        arrays = {"scales": scales.scales, "zero_points": scales.zero_points}
-        parts = quantized_parts(name, parts[0], arrays, axis=scales.axis)
+        parts = quantized_parts(name, parts[0], **scales)
     file = plan_file(target, [tensor for tensor, _ in parts], {})
     return file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
 
@@ -235,33 +229,19 @@ def reorder_file(
     return conversion.run(None if step is None else lambda now: step(now.done)).warnings
 
 
-def check_reordered(src: Memory, dst: Memory, attr: Attr | None, name: str) -> tuple[str, ...]:
-    """Refuse what `reorder_file` refuses, after a reorder in memory; return the same warnings."""
-    with about(name):
-        lost = lost_by(Reorder(src.desc, dst.desc, attr), {ONLY: src.data}, {ONLY: dst.data})
-    losses = {} if lost is None else {name: lost}
-    check_lost(losses, name)
-    return saturation_warnings(losses)
-
-
 def _at_once(
     options: Options, x: Memory, output: _Output, attr: Attr, progress: Progress
 ) -> tuple[str, ...]:
-    if not options.raw:  # refuse what a file cannot hold, before the work
-        plan_file(options.dst, [stored_layout(output.name, output.stored)], {})
+    file = output.planned(as_path(options.dst))  # before the work
     progress.step("reordering", 1)
     result = _reordered(options, x, output.desc, attr)
-    said = check_reordered(x, result, attr, output.name)
+    with about(output.name):
+        lost = lost_by(Reorder(x.desc, output.desc, attr), {ONLY: x.data}, {ONLY: result.data})
+    losses = {} if lost is None else {output.name: lost}
+    check_lost(losses, output.name)
     progress.step(f"writing {options.dst}", 1)
-    if options.raw:
-        save_raw(options.dst, result)
-    else:
-        made = Memory(output.stored, result.data, zero_pad=False)
-        scales = output.scales
-        value = made if scales is None else Quantized(made, *scales[1:], scales.axis)
-        is_array = format_of(options.dst).is_array
-        save(options.dst, made if is_array else {output.name: value})
-    return said
+    write_file(as_path(options.dst), file.with_data({output.name: result.data.data}).write)
+    return saturation_warnings(losses)
 
 
 def _reordered(options: Options, x: Memory, dst: MemoryDesc, attr: Attr) -> Memory:

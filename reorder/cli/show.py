@@ -16,19 +16,8 @@ from memdesc.names import dim_letters
 from memdesc.names.weights import PACKINGS
 from memdesc.record import known_records
 from memdesc.tags import LETTERS
-from reorder.cli.command import (
-    Command,
-    Facts,
-    Options,
-    buffer_of,
-    drawn,
-    layout_facts,
-    layout_of,
-    lines,
-    normal_form,
-    save,
-    table,
-)
+from reorder.cli.command import Command, Facts, Options, drawn, lines, save, table
+from reorder.cli.layouts import buffer_of, layout_facts, layout_of, normal_form
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture

@@ -6,7 +6,8 @@ import re
 
 from memdesc import MemdescError
 from memdesc.source import LANGUAGES
-from reorder.cli.command import Command, Facts, Options, buffer_of, layout_of, pair_of
+from reorder.cli.command import Command, Facts, Options
+from reorder.cli.layouts import buffer_of, layout_of, pair_of
 from reorder.plan.plan import plan_reorder
 
 

@@ -32,6 +32,7 @@ from memdesc.names.images import is_image
 from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.files import (
+    check_raw_name,
     desc_of_entry,
     memory_of,
     name_of_only,
@@ -49,7 +50,8 @@ from reorder.checkpoints.formats.table import (
     refusal,
 )
 from reorder.checkpoints.weights import weight_of
-from reorder.cli.command import Facts, buffer_of
+from reorder.cli.command import Facts
+from reorder.cli.layouts import buffer_of
 from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
@@ -425,8 +427,7 @@ def check_output(target: str, source: Operand, *, is_raw: bool) -> None:
 
     A .npy may be replaced: it holds nothing but the tensor that was read.
     """
-    if not is_raw:
-        saving_format(as_path(target))
+    (check_raw_name if is_raw else saving_format)(as_path(target))
     is_same = os.path.realpath(as_path(target)) == os.path.realpath(source.path)
     if is_same and not source.is_npy:
         raise MemdescError(

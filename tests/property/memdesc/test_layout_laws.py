@@ -17,7 +17,7 @@ from memdesc.layout import index_at, indices_at, layout_by_strides
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
 from memdesc.tags import FormatTag, parse_tag
-from reorder.cli.command import with_merged_blocks
+from reorder.cli.layouts import with_merged_blocks
 from tests.oracles import offsets, places
 from tests.strategies import descs, dims, swizzled_descs, tags
 from tests.work import count_calls
