@@ -8,7 +8,6 @@ task has run.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from contextlib import closing, contextmanager
 from functools import cache, partial
@@ -407,10 +406,9 @@ def plan_conversion(
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
-        is_named_folder = str(target).endswith("/")
-        name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         model = Model(given, container)
         whole = Decided(model) if to is None else decide_target(to, model)
+        name = output_format(wanted, may_be_folder=given.is_dir())
         container, plan = whole.model.container, Plan(whole, found, name)
         if plan.is_redeclared:
             model.configs.refuse_changed()
@@ -443,7 +441,11 @@ def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) ->
     home = source if source.is_dir() else source.parent
     text = cache(repr)  # layers of a model change alike
     homes = {name: file.name for file in files for name in file.spans}
-    made: dict[str, list[Any]] = {file.name: [] for file in files}
+    made = {file.name: sha256(f"{__version__} {file.nbytes}".encode()) for file in files}
+    for file in files:
+        for at, data in file.headers:
+            made[file.name].update(f"{at} {len(data)} ".encode())
+            made[file.name].update(data)
     for step in steps:
         read = [
             (relpath(each.file, home), each.offset, each.nbytes, each.state[:2])
@@ -451,13 +453,8 @@ def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) ->
         ]
         written = [each[:4] for each in step.tensors]
         for name in {homes[each.name] for each in step.tensors}:
-            made[name].append((read, written, text(step.change)))
-    found = {}
-    for file in files:
-        headers = [(at, sha256(data).hexdigest()) for at, data in file.headers]
-        facts = json.dumps([__version__, file.nbytes, headers, made[file.name]])
-        found[file.name] = sha256(facts.encode()).hexdigest()
-    return found
+            made[name].update(repr((read, written, text(step.change))).encode())
+    return {name: digest.hexdigest() for name, digest in made.items()}
 
 
 @contextmanager

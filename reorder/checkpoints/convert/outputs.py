@@ -86,19 +86,16 @@ def is_folder(target: Path) -> bool:
     return not any(target.name.endswith(row.ending) for row in FORMATS.values())
 
 
-def output_format(
-    target: Path, *, may_be_folder: bool = False, is_named_folder: bool = False
-) -> str:
+def output_format(target: Path, *, may_be_folder: bool) -> str:
     """Return the key of the format of an output; folders hold safetensors.
 
-    Names of models have dots, as in ``Llama-3.1-8B``: an ending belongs to the name of a folder if
-    it is named as such, by a slash at the end, or may be one and the ending is like no format's.
+    Names of models have dots, as in ``Llama-3.1-8B``: the ending of what may be a folder belongs to
+    its name, unless it is like that of a format.
     """
     ending = target.suffix.lower()
     endings = [row.ending for row in FORMATS.values()]
-    is_file = ending in FOREIGN_ENDINGS or get_close_matches(ending, endings)
-    is_new = ending and not target.is_dir() and not is_named_folder
-    if is_folder(target) and not (is_new and (is_file or not may_be_folder)):
+    is_file = ending in FOREIGN_ENDINGS or get_close_matches(ending, endings) or not may_be_folder
+    if is_folder(target) and not (ending and is_file):
         return _SHARDS
     return format_of(target).name  # its error lists the endings
 

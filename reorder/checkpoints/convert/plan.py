@@ -254,13 +254,6 @@ class Plan:
         for rule, weight in self._chosen.values():
             if weight is None or weight.codes.name in found:
                 continue
-            for name in weight.names:
-                later, other = self._chosen[name]
-                if later is not rule or other is not weight:
-                    rule.fail(
-                        f"it moves the record {weight.prefix}, but a later rule, {later.text!r}, "
-                        f"moves {name} alone"
-                    )
             # a target has decided what it moves
             moved = weight if weight.tensors else _decided(weight, rule, self._claims)
             step = _record_step(moved, rule, self._format)
@@ -293,7 +286,9 @@ class Plan:
         changed = {name for name, rule in own.items() if not rule.has_only("rename")}
         for weight in self._weights:
             moved = [name for name in weight.names if names.get(name, name) != name]
-            wrong = [name for name in weight.names if name in changed]
+            # of a weight that moves as a whole, no tensor has a rule of its own
+            alone = own if any(self._chosen.get(x, (0, None))[1] for x in weight.names) else changed
+            wrong = [name for name in weight.names if name in alone]
             if moved and not wrong and not _keeps_names(weight, renamed, names):
                 wrong = moved
             for name in wrong:
@@ -372,23 +367,19 @@ def _renamed_note(weight: Weight, names: Mapping[str, str]) -> dict[str, object]
 
 
 def _check_names(steps: Sequence[Step]) -> None:
-    """Refuse names that two steps write, or that two values have once the output is loaded."""
+    """Refuse names that two values have once the output is loaded."""
     written = [(step, tensor) for step in steps for tensor in step.tensors]
     # what a note says may be wrong
     listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
     members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
-    homes: dict[tuple[bool, str], Step] = {}
+    homes: dict[str, Step] = {}
     for step, (name, *_, note) in written:
-        keys = [(False, name)]
-        if note or name not in members:
-            keys.append((True, str((note or {}).get("name", name))))
-        for key in keys:
-            other = homes.setdefault(key, step)
-            # two that are copied share a name in the input already
-            if other is not step and (rule := step.rule or other.rule):
-                rule.fail(
-                    f"{other.name} and {step.name} would both be called {key[1]}; see rename="
-                )
+        called = str((note or {}).get("name", name))
+        # tensors of equal names, those of records too, are refused by the format
+        other = homes.setdefault(called, step) if note or name not in members else step
+        # two that are copied share a name in the input already
+        if other is not step and (rule := step.rule or other.rule):
+            rule.fail(f"{other.name} and {step.name} would both be called {called}; see rename=")
 
 
 # --- single tensors ---

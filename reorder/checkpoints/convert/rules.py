@@ -9,11 +9,9 @@ in parentheses, as in ``gptq(zeros=v2)``. DST may be left out if the layout stay
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import translate
 from functools import lru_cache
 from math import isfinite
 from os import PathLike, fspath
@@ -35,8 +33,6 @@ _MAX_TEXT = 4096
 _MAX_FILE = 1 << 20
 # names and patterns are compared only up to this many characters, because more takes long
 _MAX_COMPARED = 200
-# a token of a pattern: a set of letters, a run of stars, or one letter
-_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
 # the value of scales= for one scale that all elements share, chosen from the data
 WHOLE = "all"
 
@@ -59,7 +55,7 @@ class Rule:
 
     # as it was given, for messages
     text: str
-    # of names, as in shells, except that ``*`` matches dots too
+    # of names: ``*`` matches any letters, and dots too
     pattern: str
     # what the tensors hold and what they become
     src: FormatName | None = None
@@ -86,10 +82,8 @@ class Rule:
 
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
-        only = re.sub(r"\[([\[*?])\]", r"\1", self.pattern)
-        if glob.escape(only) == self.pattern:
-            # the pattern is a name, as where each of thousands of layers has a rule
-            return [only] if only in names else []
+        if "*" not in self.pattern:  # as where each of thousands of layers has a rule
+            return [self.pattern] if self.pattern in names else []
         expression = _expression(self.pattern)
         return [name for name in names if expression.match(name[::-1])]
 
@@ -109,7 +103,7 @@ class Rule:
         """Refuse a rule that matches nothing, with similar names, or how many there are."""
         import difflib  # only a wrong rule needs it
 
-        short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
+        short = [name for name in names if len(name) <= _MAX_COMPARED]
         near = difflib.get_close_matches(self.pattern[:_MAX_COMPARED], short, 3, 0.3)
         hint = did_you_mean(tuple(near)) or f"; there are {len(names)}"
         self.fail(f"no tensor and no record is called {self.pattern!r}{hint}")
@@ -122,12 +116,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
     Earlier stars match as much as they can, so those first from the end are short. The first place
     where the text between stars fits is as good as any: `(?>...)` keeps `re` from trying others.
     """
-    parts = [""]
-    for token in reversed(_TOKEN.findall(pattern)):
-        # without \Z, or from Python 3.14 on \z, which stands for the end of the name
-        text = "" if token.startswith("*") else translate(token)[: -len(r"\z")]
-        parts[-1:] = [parts[-1] + text] if text else [parts[-1], ""]
-    first, *others = parts
+    first, *others = (re.escape(part[::-1]) for part in reversed(re.split(r"\*+", pattern)))
     middle = "".join(f"(?>(.*?){part})" for part in others[:-1])
     last = "".join(f"(.*){part}" for part in others[-1:])
     return re.compile(rf"{first}{middle}{last}\Z", re.DOTALL)

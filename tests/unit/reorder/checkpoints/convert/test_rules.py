@@ -1,6 +1,5 @@
 """Rules of conversions: their mistakes, what stars match and stand for, and how long that takes."""
 
-import fnmatch
 from contextlib import suppress
 
 import pytest
@@ -9,21 +8,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from memdesc import MemdescError
-from reorder.checkpoints.convert import rules
 from reorder.checkpoints.convert.rules import Rule, parse_rule
 from tests.work import hangs_fail
 
 # Patterns with stars.
 
 
-_LETTERS = "abA.*"
+_LETTERS = "abA.*?[]"
 # what matches each part of a pattern
 _MATCHED = {
     "*": st.text(_LETTERS, max_size=3),
-    "?": st.sampled_from(_LETTERS),
-    "[ab]": st.sampled_from("ab"),
-    "[!a]": st.sampled_from("bA.*"),
-    **{letter: st.just(letter) for letter in "abA."},
+    **{letter: st.just(letter) for letter in "abA.?[]"},
 }
 
 
@@ -39,9 +34,8 @@ def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, 
     import re  # the oracle's alone
 
     pattern, name = pattern_and_name
-    tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
-    texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
-    greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
+    tokens = re.findall(r"\*+|.", pattern)
+    greedy = "".join("(.*)" if "*" in token else re.escape(token) for token in tokens)
     found = re.fullmatch(greedy, name)
     stars = [token for token in tokens if "*" in token]
     rule = Rule("", pattern, rename="/".join("*" * len(stars)))
@@ -50,22 +44,12 @@ def test_first_stars_stand_for_as_much_as_they_can(pattern_and_name: tuple[str, 
         assert rule.renamed(name) == "/".join(found.groups())
 
 
-@pytest.mark.parametrize("end", [r"\Z", r"\z"])
-def test_stars_match_with_every_python(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """Until Python 3.13, expressions of patterns end with one of these, from 3.14 on the other."""
-    usual = fnmatch.translate
-    monkeypatch.setattr(rules, "translate", lambda part: usual(part)[:-2] + end)
-    rule = Rule("", f"*.{end[-1]}.weight", rename="w.*")  # whose parts have not been read before
-    assert rule.renamed(f"model.{end[-1]}.weight") == "w.model"
-    assert not rule.matching([f"model.{end[-1]}.weights"])
-
-
 def test_many_stars_and_long_names_take_no_time() -> None:
     name = "a" * 65_000
     with hangs_fail():
         assert not Rule("", "*a" * 200 + "*b").matching([name])
         assert Rule("", "*a" * 200 + "*").matching([name])
-        assert Rule("", "a]b[*").matching(["a]b[c"])  # no set of letters
+        assert Rule("", "a]b[*").matching(["a]b[c"])
         assert not Rule("", "a]b[*").matching(["aba"])
         assert not Rule("", "*" + "a" * 1000 + "b*").matching([name])
         with pytest.raises(MemdescError, match="no tensor and no record is called"):
