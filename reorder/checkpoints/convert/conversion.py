@@ -38,7 +38,7 @@ from reorder.threads import checked_count
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
@@ -246,15 +246,18 @@ class Conversion:
         """
         count, most = self.options.thread_count, self.options.max_bytes
         run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
+        losses = dict[str, Lost]()
         with self.writer as writer:
             kept, stages, report = len(writer.finished), self.stages, self.report
-            ends, done, total = _Ends(writer, stages["converting"][1]), 0, self.total
+            left, done, total = self._left(stages["converting"][1]), 0, self.total
             try:
                 for stage, (work, steps) in stages.items():
                     tasks = (task for step in steps for task in step.tasks(writer.where))
                     with closing(run_all(tasks, work=work)) as found:
                         for task, lost in found:
-                            ends.add(task, lost)
+                            if lost is not None:
+                                losses[task.name] = lost.joined(losses.get(task.name))
+                            self._end(task, left, losses)
                             done += task.piece.written
                             if progress is not None:
                                 progress(ConvertProgress(stage, done, total, report))
@@ -264,8 +267,27 @@ class Conversion:
                 if isinstance(error, FinalError) or not writer.is_resumable:
                     writer.discard()
                 raise
-        told = saturation_warnings(ends.losses)
+        told = saturation_warnings(losses)
         return report._replace(resumed=kept, warnings=(*self.warnings, *told))
+
+    def _left(self, steps: Iterable[Step]) -> Counter[str | Path]:
+        """Return how many tasks are left, by the names of steps and the paths of files."""
+        left: Counter[str | Path] = Counter()
+        for step in steps:
+            paths = {self.writer.where(each.name).path for each in step.tensors}
+            left.update(dict.fromkeys((step.name, *paths), step.pieces.number))
+        return left
+
+    def _end(self, task: Task, left: Counter[str | Path], losses: Mapping[str, Lost]) -> None:
+        """Finish the files that are whole with a task. Fails if a whole tensor is lost."""
+        paths, growing = {place.path for place in task.dst.values()}, self.writer.growing
+        left.subtract((task.name, *paths))
+        if not left[task.name]:
+            check_lost(losses, task.name)
+        for path in paths:
+            # a file that was kept is not growing: it already holds what was written again
+            if not left[path] and path.is_relative_to(growing):
+                self.writer.complete(path.relative_to(growing).as_posix())
 
     def _check_states(self) -> None:
         for path, state in self.states.items():
@@ -273,33 +295,6 @@ class Conversion:
                 raise MemdescError(
                     f"{str(path)!r} has changed while it was converted; convert it again"
                 )
-
-
-class _Ends:
-    """What happens after the last task of a tensor, and of a file."""
-
-    def __init__(self, writer: Writer, steps: Iterable[Step]) -> None:
-        self.losses: dict[str, Lost] = {}
-        self._writer = writer
-        # how many tasks are left, by the names of steps and the paths of files
-        self._left: Counter[str | Path] = Counter()
-        for step in steps:
-            paths = {writer.where(each.name).path for each in step.tensors}
-            self._left.update(dict.fromkeys((step.name, *paths), step.pieces.number))
-
-    def add(self, task: Task, lost: Lost | None) -> None:
-        """Add what a task lost. Fails if that is all of a tensor that is whole now."""
-        if lost is not None:
-            self.losses[task.name] = lost.joined(self.losses.get(task.name))
-        paths = {place.path for place in task.dst.values()}
-        self._left.subtract((task.name, *paths))
-        if not self._left[task.name]:
-            check_lost(self.losses, task.name)
-        growing = self._writer.growing
-        for path in paths:
-            # a file that was kept is not growing: it already holds what was written again
-            if not self._left[path] and path.is_relative_to(growing):
-                self._writer.complete(path.relative_to(growing).as_posix())
 
 
 def convert(  # noqa: PLR0913 - public: what is read, what is written, and how

@@ -151,29 +151,25 @@ class Plan:
             self._assign(rule)
         #: in the order of the source
         self.steps = self._steps()
-        names = whole.chosen.keys()
-        made = (
-            step.change.dst
-            for step in self.steps
-            if not names.isdisjoint(each.name for each in step.sources.values())
-        )
-        # copied bytes are u8
-        kinds = {x.dtype.name if isinstance(x, MemoryDesc) else None for x in made}
-        if names and whole.target.dtype not in kinds:
-            target_rule, _ = next(iter(whole.chosen.values()))
-            target_rule.fail("later rules leave it nothing to convert; leave out --to")
         #: the layers whose weights become records, with what these were and are
         self.made: list[tuple[str, Desc, RecordDesc]] = []
         #: the layers whose weights become plain numbers
         self.decoded: list[str] = []
+        kinds = set[str | None]()  # what the target's tensors become
         for step in self.steps:
             src, dst = step.change.src, step.change.dst
             role, first = next(iter(step.targets.items()))
+            if any(each.name in whole.chosen for each in step.sources.values()):
+                # copied bytes are u8
+                kinds.add(dst.dtype.name if isinstance(dst, MemoryDesc) else None)
             if isinstance(dst, RecordDesc):
                 layer = first.name.removesuffix(role).removesuffix(".")
                 self.made.append((layer, src, dst))
             elif isinstance(src, RecordDesc):
                 self.decoded.append(first.name.rpartition(".")[0])
+        if whole.chosen and whole.target.dtype not in kinds:
+            target_rule, _ = next(iter(whole.chosen.values()))
+            target_rule.fail("later rules leave it nothing to convert; leave out --to")
         codes = {each.codes.name for each in self._weights}
         copied = (entry for x in self.steps if x.change.is_copy for entry in x.sources.values())
         left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
