@@ -47,7 +47,7 @@ from reorder.checkpoints.weights import (
     weight_of,
 )
 from reorder.records.repacking import is_rounded, target_desc
-from reorder.values.attr import Attr
+from reorder.values.attr import GROUPED_DIMS, Attr
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -264,13 +264,13 @@ class Plan:
         return found
 
     def _tensor_step(self, entry: Entry, rule: Rule | None) -> Step:
-        """Return the step of a single tensor, which is copied unless a rule applies to it."""
-        if rule is None:
-            return _copy_step(entry, entry.name, self._format)
+        """Return the step of a single tensor, which is copied unless a rule changes it."""
+        if rule is None or rule.has_only("rename"):
+            name = rule.renamed(entry.name) if rule else entry.name
+            return _copy_step(entry, name, self._format, rule)
         src = rule.src
         is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
-        is_moved = rule.dst is not None or rule.dtype is not None
-        if not is_moved or not (is_blocks or isinstance(entry.desc, RecordDesc)):
+        if not is_blocks and not isinstance(entry.desc, RecordDesc):
             return _layout_step(entry, rule, self._format)
         # files beside a model declare records of several tensors
         found = weight_of(self._entries, entry.name).single
@@ -407,8 +407,6 @@ def _copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = No
 def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     """Return the step of a tensor whose layout or type a rule changes."""
     name = rule.renamed(entry.name)
-    if rule.has_only("rename"):
-        return _copy_step(entry, name, format_name, rule)
     try:
         src = _held_layout(entry, rule)
         change = _change(rule, src)
@@ -468,7 +466,8 @@ def _change(rule: Rule, src: MemoryDesc) -> Change:
         record = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
         if record.scales.kind != _SCALES:
             raise MemdescError(f"scales are chosen in f32; leave out scales= of {rule.dst.name}")
-        return Quantize.into(src, record)
+        groups = record.scales.groups[-GROUPED_DIMS:]
+        return Quantize(src, record, tuple(range(src.ndims)), groups)
     dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
     dst = src.with_extra(None).with_dtype(dtype)
     if rule.dst is not None:
@@ -509,8 +508,9 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
     with about(f"rule {rule.text!r}: {weight.prefix}"):
         if src is None:
             raise MemdescError(weight.reason)
-        if not rule.has_only("src", "dst", "dtype", "rename"):
-            raise MemdescError("a record has its own dims and scales; leave out other keys")
+        own, keys = ("types, ", ()) if is_record(rule.dst) else ("", ("dtype",))
+        if not rule.has_only("src", "dst", "rename", *keys):
+            raise MemdescError(f"a record has its own {own}dims and scales; leave out other keys")
         if rule.dst is None or not is_record(rule.dst):
             if rule.dtype is not None and rule.dtype not in FLOATS:
                 raise MemdescError(
@@ -524,10 +524,6 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
             raise MemdescError(
                 "its scales are looked up by an indirection table (act-order), which no record "
                 "holds: it becomes floats, as in 'plain(axes=oi), bf16'"
-            )
-        elif rule.dtype is not None:
-            raise MemdescError(
-                f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
             )
         else:
             dst = target_desc(src, rule.dst.name, dict(rule.dst.options))

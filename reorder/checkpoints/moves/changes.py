@@ -142,11 +142,7 @@ class Reorder(Change):
     def __post_init__(self) -> None:
         # boxes are planned when it runs
         check_pair(self.src, self.dst)
-        beta = bind(self.attr, self.src, self.dst).beta
-        if beta:
-            raise MemdescError(
-                f"beta {beta} adds to what dst holds, but pieces are written, not added"
-            )
+        bind(self.attr, self.src, self.dst)
 
     @property
     def alignment(self) -> tuple[int, ...]:
@@ -222,11 +218,6 @@ class Quantize(Change):
         if self.src.dtype.bits > _SCALE_BITS:
             raise MemdescError(f"scales are chosen and stored in f32, not for {self.src.dtype}")
         split_dims(self.src.dims, self.axes, self.groups)
-
-    @classmethod
-    def into(cls, src: MemoryDesc, dst: RecordDesc) -> Quantize:
-        """Return how floats become a record of codes and f32 scales."""
-        return cls(src, dst, tuple(range(len(dst.dims))), dst.scales.groups[-GROUPED_DIMS:])
 
     @property
     def codes(self) -> MemoryDesc:

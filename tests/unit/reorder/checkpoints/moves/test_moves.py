@@ -45,12 +45,6 @@ def test_pieces_share_their_plan_and_travel() -> None:
     assert pickle.loads(pickle.dumps(first)) == first
 
 
-def test_accumulation_is_refused() -> None:
-    desc = memory_desc((4, 4), "f32")
-    with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
-        Reorder(desc, desc, reorder.Attr(beta=0.5))
-
-
 def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
     desc = memory_desc((2, 2), "f32", "ab")
     turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
@@ -255,7 +249,8 @@ def test_quantised_pieces_are_checked_with_the_scales_that_they_wrote(
     if dst == "u4":
         change = Quantize(src, memory_desc(x.shape, "u4"), (0, 1), (1, 32))
     else:
-        change = Quantize.into(src, record_desc(x.shape, "fp8_block", block=32))
+        record = record_desc(x.shape, "fp8_block", block=32)
+        change = Quantize(src, record, (0, 1), (32, 32))
     (tmp_path / "x").write_bytes(x.tobytes())
     places = {}
     for role, operand in change.writes.items():
