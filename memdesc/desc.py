@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from memdesc.picture import Picture
-    from memdesc.picture.draw import Look
 
 # What members of oneDNN's `memory::desc` (3.13, dnnl.hpp) and `dnnl_memory_desc_t` are called here;
 # a getter may have the prefix `get_`.
@@ -628,18 +627,19 @@ class MemoryDesc(Written):
         memory: each offset shows the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture.draw import Look, checked_cells, draw_beside  # only pictures need it
+        from memdesc.picture.draw import checked_cells, draw_beside, draw_layout  # only pictures do
 
-        look = Look(self.letters or LETTERS if letters is None else letters, highlight)
+        called = self.letters or LETTERS if letters is None else letters
         if values is not None:
-            shown: Any = values if hasattr(values, "shape") else np.asarray(values)
-            if beside is not None or tuple(shown.shape) != self.dims:
+            values = values if hasattr(values, "shape") else np.asarray(values)
+            if beside is not None or tuple(values.shape) != self.dims:
                 raise MemdescError(
-                    f"values have the dims {self.dims}, without beside, not {tuple(shown.shape)}"
+                    f"values have the dims {self.dims}, without beside, not {tuple(values.shape)}"
                 )
-            look = look._replace(values=shown)
+        cells = checked_cells(self, called, highlight, values)
         if beside is None:
-            return self._drawn(look)
+            compensation = self.nbytes - self.with_extra(None).nbytes
+            return draw_layout(cells, self._title(called), (self.nbytes, compensation))
         if isinstance(beside, str | FormatTag):
             beside = memory_desc(self.dims, self.dtype, beside)
         other: MemoryDesc = checked_desc("beside", beside)
@@ -647,8 +647,8 @@ class MemoryDesc(Written):
             raise MemdescError(
                 f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
             )
-        a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
-        return draw_beside(a, b, (self._title(look.letters), other._title(look.letters)))
+        titles = self._title(called), other._title(called)
+        return draw_beside(cells, checked_cells(other, called, highlight), titles)
 
     def _title(self, letters: str) -> str:
         """Return the repr, with the tag in the letters of the dims if that is a name."""
@@ -665,17 +665,7 @@ class MemoryDesc(Written):
         return named if is_same else text
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.cells import COMPACT
-        from memdesc.picture.draw import Look  # only pictures need it
-
-        return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
-
-    def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture.draw import draw_layout  # only pictures need it
-
-        compensation = self.nbytes - self.with_extra(None).nbytes
-        title = self._title(look.letters)
-        return draw_layout(self.layout, self.dtype, title, (self.nbytes, compensation), look)
+        return self.show().fragment
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
         """Write the layout as source code: an offset function, its inverse, and a loop nest.

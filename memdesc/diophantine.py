@@ -7,7 +7,6 @@ a byte, and which index has a given offset.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import accumulate
 from math import gcd
 
 from memdesc.tuples import NamedTuple
@@ -28,22 +27,6 @@ class Term(NamedTuple):
     high: int
 
 
-class _Suffix(NamedTuple):
-    """Bounds of the sums of a term and all terms after it, and a common divisor of these sums.
-
-    Without terms the only sum is 0, and the divisor is 0.
-    """
-
-    low: int
-    high: int
-    divisor: int
-
-    def before(self, term: Term) -> _Suffix:
-        """Return the bounds with one more term in front."""
-        ends = term.stride * term.low, term.stride * term.high
-        return _Suffix(self.low + min(ends), self.high + max(ends), gcd(self.divisor, term.stride))
-
-
 def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[int, ...] | None:
     """Find integers within their ranges whose sum, weighted by the strides, is a target.
 
@@ -58,9 +41,11 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
     terms = tuple(terms)
     order = sorted(range(len(terms)), key=lambda k: -abs(terms[k].stride))
     by_stride = [terms[k] for k in order]
-    # suffixes[k] covers the k-th term and all after it
-    suffixes = list(accumulate(reversed(by_stride), _Suffix.before, initial=_Suffix(0, 0, 0)))
-    suffixes.reverse()
+    # for the terms from the k-th on: the least and the highest sum, and a divisor of all sums
+    suffixes = [(0, 0, 0)]
+    for stride, first, last in reversed(by_stride):
+        (low, high, divisor), ends = suffixes[0], (stride * first, stride * last)
+        suffixes.insert(0, (low + min(ends), high + max(ends), gcd(divisor, stride)))
     n_tried = 0
     stack: list[tuple[int, tuple[int, ...]]] = [(target, ())]
     while stack:
@@ -70,24 +55,19 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
             if remainder == 0 and (trivial or any(chosen)):
                 return tuple(value for _, value in sorted(zip(order, chosen, strict=True)))
             continue
-        suffix = suffixes[k + 1]
-        values = _candidates(by_stride[k], remainder, suffix)
+        stride, first, last = by_stride[k]
+        low, high, divisor = suffixes[k + 1]
+        # the values that leave a remainder within reach of the terms after this one
+        low, high = sorted((remainder - low, remainder - high))
+        if stride < 0:
+            low, high = -high, -low
+        size = abs(stride)
+        values = range(max(first, -(-low // size)), min(last, high // size) + 1)
         n_tried += len(values)
         if n_tried > _BUDGET:
             raise SearchLimitError
         for value in values:
-            left = remainder - value * by_stride[k].stride
-            if left % suffix.divisor == 0 if suffix.divisor else left == 0:
+            left = remainder - value * stride
+            if left % divisor == 0 if divisor else left == 0:
                 stack.append((left, (*chosen, value)))
     return None
-
-
-def _candidates(term: Term, remainder: int, suffix: _Suffix) -> range:
-    """Return the values of a term that leave a remainder within reach of the terms after it."""
-    stride, first, last = term
-    low, high = remainder - suffix.high, remainder - suffix.low
-    if stride < 0:
-        low, high = -high, -low
-    first = max(first, -(-low // abs(stride)))
-    last = min(last, high // abs(stride))
-    return range(first, last + 1)

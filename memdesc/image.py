@@ -22,7 +22,6 @@ from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.cells import Limits
 
 _CHANNELS = (1, 2, 4)  # R, RG, RGBA
 _KINDS = ("2d", "3d", "array")
@@ -248,24 +247,16 @@ class ImageDesc(Written):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
-        from memdesc.picture.cells import FULL  # only pictures need it
+        from memdesc.picture.cells import Pixels  # only pictures need them
+        from memdesc.picture.draw import checked_cells, draw_image
 
-        return self._drawn(letters, highlight, FULL)
+        called = self.desc.letters or LETTERS if letters is None else letters
+        pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
+        cells = checked_cells(self.desc, called, highlight, pixels=pixels)
+        return draw_image(cells, repr(self), pixels)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.cells import COMPACT  # only pictures need it
-
-        return self._drawn(None, (), COMPACT).fragment
-
-    def _drawn(
-        self, letters: str | None, highlight: Iterable[Iterable[int]], limits: Limits
-    ) -> Picture:
-        from memdesc.picture.cells import Pixels  # only pictures need them
-        from memdesc.picture.draw import Look, draw_image
-
-        look = Look(self.desc.letters or LETTERS if letters is None else letters, highlight, limits)
-        pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
-        return draw_image(self.desc.layout, self.dtype, repr(self), pixels, look)
+        return self.show().fragment
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

@@ -37,6 +37,8 @@ _OF_ANY_SIZE = "torch.contiguous_format"
 # an order has dim 0; strides may have a 0 too
 _ORDER = r"\s*[(\[][0-9, ]*\b0\b[0-9, ]*[)\]]\s*"
 _FIXED = r"\w+Layout\s*\((.*)\)"
+# a string, or a word that is not the name of an argument, such as torch.float32
+_WORD = r"'[^']*'|\b([A-Za-z_][\w.]*)\b(?!\s*=)"
 # what is given by name: in a FixedLayout, after a device and a data type, and without one
 _FIXED_KEYS = {"size", "stride", "offset", "is_pinned"}
 _KEYS = {"size", "stride", "storage_offset", "dim_order"}
@@ -79,8 +81,10 @@ def _read(given: Given) -> MemoryDesc:
     fixed = re.fullmatch(_FIXED, text, re.DOTALL)
     if re.fullmatch(_ORDER, text):  # tensor.dim_order() prints the order alone
         text = f"dim_order={text}"
-    arguments = re.sub(r"\btorch\.\w+", r"'\g<0>'", fixed[1] if fixed else text)
-    args, values = values_of_call(arguments)
+    arguments = fixed[1] if fixed else text
+    args, values = values_of_call(
+        re.sub(_WORD, lambda word: repr(word[1]) if word[1] else word[0], arguments)
+    )
     if fixed:
         is_whole = len(args) == 2 and {"size", "stride"} <= {*values} <= _FIXED_KEYS  # noqa: PLR2004 - device and data type
         is_known = is_whole and text.partition("(")[0].strip() == "FixedLayout"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.images import REFUSED, is_image
 from memdesc.names.vocabulary import Vocabulary, refuse, rows_of
@@ -55,24 +57,18 @@ kDHWC       ncdhw data 32:acdeb
 """
 _TENSORRT_START = r".*\bTensorFormat(::|\.)|k?(C?DHW|CHW|D?HWC)[0-9]|k(LINEAR|D?HWC|DLA)"
 _TENSORRT_ROWS = rows_of(_TENSORRT)
-# with what stands before a name in C++, where it has its k, and in Python, where it has none
-_TENSORRT_SPELLINGS = {
-    f"{scope}{name[without_k:]}": name
-    for without_k, scopes in enumerate(
-        (
-            ("nvinfer1::TensorFormat::", "TensorFormat::"),
-            ("tensorrt.TensorFormat.", "trt.TensorFormat.", "TensorFormat."),
-        )
-    )
-    for scope in scopes
-    for name in _TENSORRT_ROWS
-}
 # letters alone, such as HWC, are a layout of TVM with these dims
-_TENSORRT_SPELLINGS |= {name[1:]: name for name in _TENSORRT_ROWS if not name.isalpha()}
+_TENSORRT_SPELLINGS = {name[1:]: name for name in _TENSORRT_ROWS if not name.isalpha()}
+# what stands before a name in C++, and in Python, where the name has no k
+_CPP_SCOPE, _PYTHON_SCOPE = r"^(nvinfer1::)?TensorFormat::", r"^((tensorrt|trt)\.)?TensorFormat\.k?"
 _COLOURS = (3, 4)
 
 
 class _TensorRT(Vocabulary):
+    def bare(self, name: str) -> str:
+        """Return a name as C++ has it, without its scope."""
+        return re.sub(_PYTHON_SCOPE, "k", re.sub(_CPP_SCOPE, "", name))
+
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
         """Refuse DLA images with one channel, whose pixels have a single lane."""
         super().check_dims(name, dims, tag)

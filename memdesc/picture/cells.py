@@ -26,29 +26,12 @@ LANES = "RGBA"
 CACHE_LINE = 64
 # the least elements of a run; with fewer, each element of a small block would get its own colour
 _MIN_RUN = 4
+# The most lines of memory. Both ends, and what is highlighted, are shown in addition.
+LINES = 20
 # highlighted elements that are always shown
 _MAX_WANTED = 8
 # of more values the longest is not searched for
 _MAX_VALUES, _LONG_VALUE = 4096, "-1.234e-05"
-
-
-class Limits(NamedTuple):
-    """How much a picture shows at most; panels have half as many rows and columns.
-
-    `rows`, `columns`, `panels` and `cells` limit the grid, `lines` the memory. Both ends of each
-    dim, and what is highlighted, are shown in addition.
-    """
-
-    rows: int
-    columns: int
-    panels: int
-    cells: int
-    lines: int
-
-
-FULL = Limits(rows=12, columns=16, panels=16, cells=240, lines=20)
-# for values at the end of a notebook cell, which show a picture that nobody asked for
-COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
 
 
 class Cell(NamedTuple):

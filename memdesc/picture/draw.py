@@ -9,56 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from memdesc.dtypes import BYTE_BITS, DataType
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError, about, counted, short_repr
 from memdesc.index import checked_index
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
-from memdesc.picture.cells import CACHE_LINE, FULL, Cell, Cells, Limits, Pixels, digits
+from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
 from memdesc.picture.halves import Grid, Lines, grid_of, memory_half, memory_table, memory_text
-from memdesc.picture.picture import MEANINGS, Picture, assembled
+from memdesc.picture.picture import MEANINGS, Picture, fragment_of, svg_of
+from memdesc.picture.svg import plain
 from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters
-from memdesc.tuples import NamedTuple
 
 
-class Look(NamedTuple):
-    """What a caller chooses: letters of the dims, indices to highlight, how much, and values."""
-
-    letters: str = LETTERS
-    highlight: Iterable[Iterable[int]] = ()
-    limits: Limits = FULL
-    values: Any = None
-
-
-def draw_layout(
-    layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
-) -> Picture:
+def draw_layout(cells: Cells, title: str, nbytes: tuple[int, int]) -> Picture:
     """Draw the layout of a buffer under a title.
 
     `nbytes` are the bytes of the buffer, and how many of them are compensation after the elements.
     """
-    cells = checked_cells(layout, dtype, look)
     whole, compensation = nbytes
     n_lines = -(-whole // CACHE_LINE)
     size = f"{whole} bytes in {counted(n_lines, 'cache line')}"
     size += f", the last {compensation} of them compensation" if compensation else ""
-    what = "memory: each offset shows the "
-    what += "index" if look.values is None else "value at"
-    return _draw_cells(cells, title, size, what, look.limits)
+    what = "index" if cells.values is None else "value at"
+    return _draw_cells(cells, title, size, f"memory: each offset shows the {what}")
 
 
-def draw_image(layout: Layout, dtype: DataType, title: str, pixels: Pixels, look: Look) -> Picture:
+def draw_image(cells: Cells, title: str, pixels: Pixels) -> Picture:
     """Draw an image as pixels, like `draw_layout`; `pixels` says how its pixels lie."""
     width, channels, slice_rows = pixels
-    rows = (layout.last + 1) // (width * channels)
+    rows = (cells.layout.last + 1) // (width * channels)
     sides = (width, slice_rows, rows // slice_rows) if slice_rows else (width, rows)
     size = f"{' x '.join(map(str, sides))} pixels of {counted(channels, 'channel')}"
-    what = "image: each lane shows the offset and the index"
-    return _draw_cells(checked_cells(layout, dtype, look, pixels), title, size, what, look.limits)
+    return _draw_cells(cells, title, size, "image: each lane shows the offset and the index")
 
 
-def _draw_cells(cells: Cells, title: str, size: str, what: str, limits: Limits) -> Picture:
+def _draw_cells(cells: Cells, title: str, size: str, what: str) -> Picture:
     layout = cells.layout
     padding = layout.padded_nelems - layout.nelems
     count = f"{layout.nelems} elements" + (f" and {padding} of padding" if padding else "")
@@ -74,8 +60,8 @@ def _draw_cells(cells: Cells, title: str, size: str, what: str, limits: Limits) 
     memory += "; two elements share a byte" if cells.dtype.is_packed else ""
     legend = {"banks" if layout.xor else "run", "padding" if layout.has_padding else ""}
     legend.add(("pixel" if cells.pixels else "block") if cells.tiles else "")
-    memories = {memory: memory_table(cells, limits)}
-    return draw_memories([*head, order], memories, legend, grid=grid_of(cells, limits))
+    memories = {memory: memory_table(cells)}
+    return draw_memories([*head, order], memories, legend, grid=grid_of(cells))
 
 
 def draw_memories(
@@ -101,17 +87,24 @@ def draw_memories(
             is_shown = cell.is_padding, cell.run is None, cell.is_highlighted, bool(table.marks)
             legend.update(compress(("padding", "gap", "highlight", "line"), is_shown))
     symbols = [symbol for symbol in MEANINGS if symbol in legend]
-    return assembled(head, halves, symbols, text or "\n".join(lines))
+    text = text or "\n".join(lines)
+    uncoloured = "\n".join(plain(line).rstrip() for line in text.split("\n"))
+    fragment = fragment_of(head, halves, symbols)
+    return Picture(svg_of(head, halves, symbols), uncoloured, fragment, text)
 
 
 def checked_cells(
-    layout: Layout, dtype: DataType, look: Look, pixels: Pixels | None = None
+    desc: Any,
+    letters: str,
+    highlight: Iterable[Iterable[int]],
+    values: Any = None,
+    pixels: Pixels | None = None,
 ) -> Cells:
-    """Return the cells of a layout, with the letters and the highlighted indices checked."""
-    if not isinstance(look.letters, str) or look.letters != LETTERS:
-        check_letters(look.letters, layout.ndims)
-    highlighted = _checked_indices(layout, look.letters, look.highlight)
-    return Cells(layout, dtype, look.letters, pixels, highlighted, look.values)
+    """Return the cells of a descriptor, with the letters and the highlighted indices checked."""
+    if not isinstance(letters, str) or letters != LETTERS:
+        check_letters(letters, desc.ndims)
+    highlighted = _checked_indices(desc.layout, letters, highlight)
+    return Cells(desc.layout, desc.dtype, letters, pixels, highlighted, values)
 
 
 def _checked_indices(
@@ -166,24 +159,21 @@ def _with_other(other: Cells, cell: Cell, name: str) -> Cell:
     return cell._replace(hover=f"{cell.hover}\noffset in {name} {offset}")
 
 
-# Bytes of a line, and how many times the limit of lines is allowed: a block may have 210 bytes.
-_LENGTH, _LINES = 8, 1.5
+# Bytes of a line, and the most lines: a block may have 210 bytes.
+_LENGTH, _LINES = 8, LINES * 3 // 2
 # The most elements that a cell names.
 _NAMED = 2
 
 
-def draw_fields(
-    head: list[str], fields: Sequence[Any], sizes: dict[str, int], limits: Limits = FULL
-) -> Picture:
+def draw_fields(head: list[str], fields: Sequence[Any], sizes: dict[str, int]) -> Picture:
     """Draw the first bytes of tensors under some head lines; each field has its own colour.
 
     A field has a name, a tensor, the bits of an element, and the layout of the elements. `sizes`
     are the bytes of each tensor.
     """
     memories = {}
-    most = int(limits.lines * _LINES)
     for tensor, nbytes in sizes.items():
-        rows = list(range(min(-(-nbytes // _LENGTH), most)))
+        rows = list(range(min(-(-nbytes // _LENGTH), _LINES)))
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
         shown = min(nbytes, len(rows) * _LENGTH)
         here = [(k, x, _indices(x, shown)) for k, x in enumerate(fields) if x.tensor == tensor]

@@ -11,22 +11,16 @@ from itertools import product
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
-from memdesc.picture.cells import (
-    CACHE_LINE,
-    FULL,
-    LANES,
-    Cell,
-    Cells,
-    Limits,
-    Pixels,
-    visible_indices,
-)
+from memdesc.picture.cells import CACHE_LINE, LANES, LINES, Cell, Cells, Pixels, visible_indices
 from memdesc.picture.picture import Half
 from memdesc.picture.svg import CELL_HEIGHT, cell_width, edge, label, plain, text_width
 from memdesc.picture.table import Table, bracketed, gapped
 from memdesc.swizzle import swizzled
 from memdesc.tuples import NamedTuple
 
+# The most rows and columns of a grid, of which panels have half as many, and the most panels, and
+# cells of all panels. Both ends of each dim, and what is highlighted, are shown in addition.
+_ROWS, _COLUMNS, _PANELS, _CELLS = 12, 16, 16, 240
 _MIN_PANELS = 4
 # the most long dims of a grid without panels
 _MATRIX = 2
@@ -121,7 +115,7 @@ def _panel_text(table: Table, width: int) -> list[str]:
     return [line + " " * (wide - length) for line, length in zip(lines, lengths, strict=True)]
 
 
-def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
+def grid_of(cells: Cells) -> Grid:
     """Choose the dims of rows, columns and panels, and their visible indices; others have 0."""
     long = cells.long_dims or (cells.layout.ndims - 1,)
     column, row = long[-1], long[-2] if len(long) > 1 else None
@@ -132,8 +126,8 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
         wanted = (index[dim] for index in cells.wanted)
         return visible_indices(cells.layout.dims[dim], cells.extents[dim], limit, wanted)
 
-    columns = visible(column, limits.columns // share)
-    rows = [0] if row is None else visible(row, limits.rows // share)
+    columns = visible(column, _COLUMNS // share)
+    rows = [0] if row is None else visible(row, _ROWS // share)
 
     def cell(panel: dict[int, int], i: int, j: int) -> Cell | None:
         at = panel | {column: j} | ({} if row is None else {row: i})
@@ -151,7 +145,7 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
     inner = [steps.get(dim, 1) for dim in panel_dims]
     sizes = [cells.extents[dim] for dim in panel_dims]
     panels, before = [], -1
-    for chosen in _visible_panels(cells, panel_dims, limits, len(rows) * len(columns)):
+    for chosen in _visible_panels(cells, panel_dims, len(rows) * len(columns)):
         number = sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(chosen))
         block = tuple(i // step for i, step in zip(chosen, inner, strict=True))
         framed = block if max(inner, default=1) > 1 else None
@@ -167,12 +161,10 @@ def grid_of(cells: Cells, limits: Limits = FULL) -> Grid:
     return Grid(caption, panels, cells.widest)
 
 
-def _visible_panels(
-    cells: Cells, dims: tuple[int, ...], limits: Limits, size: int
-) -> list[tuple[int, ...]]:
+def _visible_panels(cells: Cells, dims: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     """Choose the indices of panels of `size` cells, of the padding too."""
-    n_panels = min(limits.panels, max(limits.cells // size, _MIN_PANELS))
-    most = min(limits.panels, 2 * n_panels)
+    n_panels = min(_PANELS, max(_CELLS // size, _MIN_PANELS))
+    most = min(_PANELS, 2 * n_panels)
     chosen: list[list[int]] = []
     for k, dim in reversed(list(enumerate(dims))):
         # each of the k dims further out shows at least two indices
@@ -234,11 +226,9 @@ class Lines(NamedTuple):
         )
 
 
-def memory_table(
-    cells: Cells, limits: Limits = FULL, at_offset: Callable[[int], Cell] | None = None
-) -> Table:
+def memory_table(cells: Cells, at_offset: Callable[[int], Cell] | None = None) -> Table:
     """Return the lines of a buffer or an image, with other cells if a function returns some."""
-    lines = (_lines_of if cells.pixels is None else _pixel_lines)(cells, limits)
+    lines = (_lines_of if cells.pixels is None else _pixel_lines)(cells)
     return lines.table(at_offset or cells.at_offset, cells.dtype.bits)
 
 
@@ -261,7 +251,7 @@ def memory_text(table: Table, *, of_number: bool = False) -> list[str]:
     return table.text(write)
 
 
-def _lines_of(cells: Cells, limits: Limits) -> Lines:
+def _lines_of(cells: Cells) -> Lines:
     """Choose the lines of a buffer: whole blocks, with 8 to 16 elements if possible."""
     layout = cells.layout
     tile = prod(block.extent for block in layout.base().inner())
@@ -274,14 +264,14 @@ def _lines_of(cells: Cells, limits: Limits) -> Lines:
     first = low // length
     count = layout.last // length + 1 - first
     wanted = [layout.offset(index) // length for index in cells.wanted]
-    shown = visible_indices(count, count, limits.lines, (row - first for row in wanted))
+    shown = visible_indices(count, count, LINES, (row - first for row in wanted))
     rows = [first + row for row in shown]
-    if count > limits.lines and layout.last - low >= 2 * layout.padded_nelems:
-        rows = _lines_with_elements(cells, length, limits.lines, wanted)
+    if count > LINES and layout.last - low >= 2 * layout.padded_nelems:
+        rows = _lines_with_elements(cells, length, wanted)
     return Lines(layout.last + 1, length, rows, list(range(length)))
 
 
-def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int]) -> list[int]:
+def _lines_with_elements(cells: Cells, length: int, wanted: list[int]) -> list[int]:
     """Choose the lines of a buffer with many gaps: the first that have elements, and the last."""
     layout = cells.layout
     rows = {layout.last // length, *wanted}
@@ -290,12 +280,12 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
         base = layout.offset0
         base += sum(i * block.stride for i, block in zip(index, cells.order, strict=True))
         rows.add(swizzled(layout.xor, base) // length)
-        if len(rows) >= limit:
+        if len(rows) >= LINES:
             break
     return sorted(rows)
 
 
-def _pixel_lines(cells: Cells, limits: Limits) -> Lines:
+def _pixel_lines(cells: Cells) -> Lines:
     """Choose the lines of an image: some rows of pixels, and some pixels of each."""
     assert cells.pixels is not None  # noqa: S101 - for the type checker: the caller asked
     width, channels, _ = cells.pixels
@@ -304,6 +294,6 @@ def _pixel_lines(cells: Cells, limits: Limits) -> Lines:
     wanted = [divmod(cells.layout.offset(index) // channels, width) for index in cells.wanted]
     most = _MAX_PIXELS if channels > 1 else _MAX_LENGTH
     shown = visible_indices(width, width, most, (x for _, x in wanted))
-    rows = visible_indices(height, height, limits.lines, (y for y, _ in wanted))
+    rows = visible_indices(height, height, LINES, (y for y, _ in wanted))
     columns = [pixel * channels + lane for pixel in shown for lane in range(channels)]
     return Lines(stop, width * channels, rows, columns, cells.pixels)

@@ -28,7 +28,6 @@ from memdesc.picture.svg import (
     element,
     label,
     paint_cell,
-    plain,
     text_width,
 )
 from memdesc.tuples import NamedTuple
@@ -195,13 +194,7 @@ class Half(NamedTuple):
     parts: list[str]
 
 
-def assembled(head: list[str], halves: list[Half], symbols: list[str], text: str) -> Picture:
-    """Return the picture of head lines, halves, symbols of the legend, and the coloured text."""
-    plain_text = "\n".join(plain(line).rstrip() for line in text.split("\n"))
-    return Picture(_svg(head, halves, symbols), plain_text, _fragment(head, halves, symbols), text)
-
-
-def _svg(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+def svg_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
     """Return the halves side by side under the head lines, the legend below them."""
     head = [_cut(line) for line in head]
     lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
@@ -229,7 +222,8 @@ def _svg(head: list[str], halves: list[Half], symbols: list[str]) -> str:
     return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
 
 
-def _fragment(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+def fragment_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+    """Return the halves as HTML, below each other on a narrow page."""
     title, *more = (escape(line, quote=False) for line in head)
     caption = "<br>".join([f"<strong>{title}</strong>", *more])
     legend = "".join(

@@ -159,13 +159,6 @@ class RecordDesc(Checked):
         >>> print(memdesc.record.record_desc((1, 32), "q4_0").show().text.splitlines()[-1])
             16  qs 14 30 qs 15 31
         """
-        return self._drawn(is_compact=False)
-
-    def _repr_html_(self) -> str:
-        return self._drawn(is_compact=True).fragment
-
-    def _drawn(self, *, is_compact: bool) -> Picture:
-        from memdesc.picture.cells import COMPACT, FULL  # only pictures need it
         from memdesc.picture.draw import draw_fields  # only pictures need it
 
         bits = self.bits_per_element
@@ -179,8 +172,10 @@ class RecordDesc(Checked):
             ),
             *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
         ]
-        limits = COMPACT if is_compact else FULL
-        return draw_fields(head, self.fields, self.bare.tensors, limits)
+        return draw_fields(head, self.fields, self.bare.tensors)
+
+    def _repr_html_(self) -> str:
+        return self.show().fragment
 
     @property
     def tensors(self) -> dict[str, int]:

@@ -335,50 +335,32 @@ _CXX = MappingProxyType({bits: f"std::{name}" for bits, name in _C.items()})
 _OPENCL = MappingProxyType({8: "{u}char", 16: "{u}short", 32: "{u}int", 64: "{u}long"})
 
 # by name; `c++` is C++17, `opencl` OpenCL C 1.2
-LANGUAGES: Mapping[str, Language] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            Language("c", ("#include <stdint.h>",), "int64_t", _C, _FLOATS),
-            Language(
-                "c++",
-                ("#include <cstdint>",),
-                "std::int64_t",
-                _CXX,
-                _FLOATS,
-                pure="constexpr ",
-                entry="inline ",
-                constant="inline constexpr std::int64_t {name}[{count}] = {{{values}}};",
-                number="inline constexpr std::int64_t {name} = {value};",
-            ),
-            # no floats: devices may flush denormals when loading them, and f16 and f64 are optional
-            Language(
-                "opencl",
-                (),
-                "long",
-                _OPENCL,
-                {},
-                entry="__kernel ",
-                memory="__global ",
-                share=("get_global_id(0)", "get_global_size(0)"),
-            ),
-            Language(
-                "cuda",
-                ("#include <cstdint>",),
-                "std::int64_t",
-                _CXX,
-                _FLOATS,
-                pure="__host__ __device__ constexpr ",
-                entry="__global__ ",
-                share=(
-                    "(std::int64_t)blockIdx.x * blockDim.x + threadIdx.x",
-                    "(std::int64_t)gridDim.x * blockDim.x",
-                ),
-            ),
-            _Python("python", (), "", {}, {}),
-        )
-    }
+_CONSTEXPR = "inline constexpr std::int64_t {name}"
+_ROWS = (
+    Language("c", ("#include <stdint.h>",), "int64_t", _C, _FLOATS),
+    Language("c++", ("#include <cstdint>",), "std::int64_t", _CXX, _FLOATS)._replace(
+        pure="constexpr ",
+        entry="inline ",
+        constant=f"{_CONSTEXPR}[{{count}}] = {{{{{{values}}}}}};",
+        number=f"{_CONSTEXPR} = {{value}};",
+    ),
+    # no floats: devices may flush denormals when loading them, and f16 and f64 are optional
+    Language("opencl", (), "long", _OPENCL, {})._replace(
+        entry="__kernel ",
+        memory="__global ",
+        share=("get_global_id(0)", "get_global_size(0)"),
+    ),
+    Language("cuda", ("#include <cstdint>",), "std::int64_t", _CXX, _FLOATS)._replace(
+        pure="__host__ __device__ constexpr ",
+        entry="__global__ ",
+        share=(
+            "(std::int64_t)blockIdx.x * blockDim.x + threadIdx.x",
+            "(std::int64_t)gridDim.x * blockDim.x",
+        ),
+    ),
+    _Python("python", (), "", {}, {}),
 )
+LANGUAGES: Mapping[str, Language] = MappingProxyType({row.name: row for row in _ROWS})
 
 
 def language_of(name: object) -> Language:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture.cells import FULL, Cell, Cells, Limits
+from memdesc.picture.cells import Cell, Cells
 from memdesc.picture.draw import coloured_as, draw_memories
 from memdesc.picture.halves import memory_table, memory_text
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
@@ -28,11 +28,7 @@ _IN_DST = "dst: each offset shows where in src its element comes from"
 
 
 def draw_plan(
-    src_desc: MemoryDesc,
-    dst_desc: MemoryDesc,
-    boxes: tuple[Box, ...],
-    printed: str,
-    limits: Limits = FULL,
+    src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...], printed: str
 ) -> Picture:
     """Draw a plan below its text, `printed`; refuse indirect loops with too many offsets."""
     head = printed.splitlines()
@@ -42,12 +38,9 @@ def draw_plan(
         return draw_memories(head, {}, set(), printed)
     src, dst = (Cells(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
-    in_src = memory_table(src, limits, lambda offset: coloured_as(src, dst, offset))
-    in_dst, whole = (
-        memory_table(dst, most, lambda offset: _dst_cell(dst, boxes, offset))
-        for most in (limits, FULL)
-    )
-    text = "\n".join([printed, "", caption, *memory_text(whole, of_number=True)])
+    in_src = memory_table(src, lambda offset: coloured_as(src, dst, offset))
+    in_dst = memory_table(dst, lambda offset: _dst_cell(dst, boxes, offset))
+    text = "\n".join([printed, "", caption, *memory_text(in_dst, of_number=True)])
     legend = {"run", "block" if src.tiles or dst.tiles else ""}
     return draw_memories(head, {_IN_SRC: in_src, caption: in_dst}, legend, text)
 

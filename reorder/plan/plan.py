@@ -17,7 +17,6 @@ from reorder.values.binding import BoundAttr, bind
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
-    from memdesc.picture.cells import Limits
     from reorder.plan.nodes import Box
 
 
@@ -119,22 +118,15 @@ class ReorderPlan(Checked):
         dst: each offset shows where in src its element comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from memdesc.picture.cells import FULL  # planning needs no pictures
-
-        return self._drawn(FULL)
-
-    def _repr_html_(self) -> str | None:
-        from memdesc.picture.cells import COMPACT  # planning needs no pictures
-
-        try:
-            return self._drawn(COMPACT).fragment
-        except MemdescError:  # indirection tables too large for a picture: the plan is printed
-            return None
-
-    def _drawn(self, limits: Limits) -> Picture:
         from reorder.plan.picture import draw_plan  # planning needs no pictures
 
-        return draw_plan(self.src, self.dst, self.boxes, str(self), limits)
+        return draw_plan(self.src, self.dst, self.boxes, str(self))
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return self.show().fragment
+        except MemdescError:  # indirection tables too large for a picture: the plan is printed
+            return None
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.

@@ -23,6 +23,4 @@ def test_bytes_with_several_fields_padding_or_none_say_so() -> None:
     empty = str(record_desc((0, 256), "q6_k").show())
     assert empty.splitlines()[0] == "record_desc((0, 256), 'q6_k')"
     assert "byte" in empty
-    # a notebook shows a shorter one
-    assert "<figure" in desc._repr_html_()
-    assert len(desc._repr_html_()) < len(desc.show().fragment)
+    assert desc._repr_html_() == desc.show().fragment
