@@ -77,8 +77,14 @@ def _tiles_of(
     plan = builder.plan
     limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
-    in_place = config.is_single
-    return cut_into_tiles(box, widths, limit, in_place=in_place, place=config.place)
+    return cut_into_tiles(
+        box,
+        widths,
+        limit,
+        in_place=config.is_single,
+        place=config.place,
+        streams=config.streams,
+    )
 
 
 def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:

@@ -298,7 +298,8 @@ class _StepWriter:
         nodes = tuple(self.nodes[k] for k in src.order)
         rows = tile_rows(nodes, [src.reordered(src.order).strides])
         starts = [start * src.bits // BYTE_BITS for start in rows.tables[0]]
-        if len(starts) == 1 or rows.columns * src.bits < LINE_BITS:
+        is_in_order = len(starts) == 1 and self.tile.reads and src.order == [*range(len(nodes))]
+        if is_in_order or rows.columns * src.bits < LINE_BITS:
             return []
         count = -(-rows.columns * src.bits // LINE_BITS)
         lines = [start + LINE_NBYTES * k for k in range(count) for start in starts]

@@ -3,16 +3,17 @@
 A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
 lines are read and written. It is converted in the order of one side. On the other side it is moved
 by the kernels for elements of one width; that is the side of the narrower elements, which cost less
-to move.
+to move, unless dst exceeds the caches and the rows written to it matter more.
 
-The size of a tile is how many steps of each node it takes. First each side gets a chain of nodes
-that is contiguous there. Then the largest count is halved until the tile fits the scratch. Then
-whole nodes are taken where they fit, starting with those that would leave a tail, and the remaining
-counts grow as far as the scratch allows, innermost nodes first. Nodes are given by their index in
-the box.
+The size of a tile is how many steps of each node it takes. A tile is one run of dst if it has whole
+lines of src then. Otherwise each side gets a chain of nodes that is contiguous there, and the
+largest count is halved until the tile fits the scratch. Then whole nodes are taken where they fit,
+starting with those that would leave a tail, and the remaining counts grow as far as the scratch
+allows, innermost nodes first. Nodes are given by their index in the box.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import compress, product
 from math import prod
 
@@ -46,38 +47,64 @@ def cut_into_tiles(
     *,
     in_place: bool,
     place: int | None = None,
+    streams: bool = False,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
     `in_place` one stage computes dst from src, so only elements that are moved need scratch. If dst
-    starts `place` elements into a cache line, tiles start lines where they can.
+    starts `place` elements into a cache line, tiles start lines where they can. With `streams` src
+    and dst exceed the caches.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
     # 4-bit elements of dst are packed together with the padding
-    padded = widths[1] < BYTE_BITS
+    padded, line = widths[DST] < BYTE_BITS, LINE_BITS // widths[SRC]
     if widths[0] == widths[1] < BYTE_BITS:
-        counts = _tile_counts(nodes, limit, padded=padded)
+        counts = _tile_counts(nodes, limit, line, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
         return _tiles_of(box, counts, {}, order)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
     for bits in (0, narrow, wide) if in_place else (wide,):
-        counts = _tile_counts(nodes, limit * wide // (bits or wide), padded=padded)
+        size = limit * wide // (bits or wide)
+        counts = _tile_counts(nodes, size, line, padded=padded)
+        start, heads = None, {}
+        if place is not None and not padded:
+            heads = _heads(box, counts, LINE_BITS // widths[1], place)
+            start = 0 if heads else place + box.offsets[DST]
         if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
             order = _order_between(nodes, counts)
         else:
-            order = _order_by_cost(nodes, counts, widths)
+            cost_of_rows = partial(_cost_of_rows, nodes, widths[1], start)
+            order = _order_by_cost(
+                nodes, counts, widths, cost_of_rows if streams else lambda _: 0.0
+            )
         scratch = compress(widths, (not order.reads, not order.writes))
         if max(scratch, default=0) <= bits:
             break
-    heads = {}
-    if place is not None and not padded:
-        heads = _heads(box, counts, LINE_BITS // widths[1], place)
     return _tiles_of(box, counts, heads, order)
+
+
+# What rows of fewer lines than each of these cost.
+_ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
+
+
+def _cost_of_rows(nodes: tuple[Node, ...], width: int, start: int | None, row: int) -> float:
+    """Return the cost of writing rows of `row` elements to a dst that exceeds the caches.
+
+    To move the elements costs 1. `start` is where dst starts in its cache line, None for anywhere.
+    The model: whole lines, which non-temporal stores write, cost nothing. Parts of lines, at both
+    ends of rows that do not start lines, cost much: rows that start lines may be 16 times shorter.
+    """
+    line = LINE_BITS // width
+    lines = row // line
+    starts = [node.strides[DST] for node in nodes if abs(node.strides[DST]) >= row]
+    if start is not None and not any(at % line for at in (start, *starts)):
+        lines *= 16
+    return next((cost for limit, cost in _ROW_COSTS if lines < limit), 0.0)
 
 
 def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int, int]:
@@ -145,18 +172,21 @@ _MIN_RUN = 8
 LONG_ROW_BITS = 1 << 13
 
 
-def _tile_counts(nodes: tuple[Node, ...], limit: int, *, padded: bool) -> dict[int, int]:
+def _tile_counts(nodes: tuple[Node, ...], limit: int, line: int, *, padded: bool) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
-    With `padded` padding counts too, because the scratch holds it with the data.
+    A cache line has `line` elements of src. With `padded` padding counts too, because the scratch
+    holds it with the data.
     """
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
     wanted = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
-    counts = _chain(nodes, 0, wanted)
-    for k, count in _chain(nodes, 1, wanted).items():
-        counts[k] = max(count, counts.get(k, 1))
+    counts = _whole_run(nodes, limit, line) if common is None else {}
+    if not counts:
+        counts = _chain(nodes, SRC, wanted)
+        for k, count in _chain(nodes, DST, wanted).items():
+            counts[k] = max(count, counts.get(k, 1))
 
     def count_elements(counts: dict[int, int]) -> int:
         return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
@@ -174,6 +204,20 @@ def _tile_counts(nodes: tuple[Node, ...], limit: int, *, padded: bool) -> dict[i
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts
+
+
+def _whole_run(nodes: tuple[Node, ...], limit: int, line: int) -> dict[int, int]:
+    """Return the counts of a tile that is one run of dst, if it has whole lines of src."""
+    counts: dict[int, int] = {}
+    room = limit
+    for k in contiguous_loops(nodes, DST, backwards=True):
+        extent = nodes[k].extent
+        counts[k] = extent if extent <= room else 1 << room.bit_length() - 1
+        room //= extent
+        if room < 1 or nodes[k].valid < extent:
+            break
+    reads = _chain(nodes, SRC, line).items()
+    return counts if all(counts.get(k, 0) >= count for k, count in reads) else {}
 
 
 def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
@@ -206,26 +250,30 @@ def _order_by_cost(
     nodes: tuple[Node, ...],
     counts: dict[int, int],
     widths: tuple[int, int],
+    cost_of_rows: Callable[[int], float],
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`.
+    `counts` are those of `_tile_counts`. To move an element costs its bits, and to write rows of
+    dst costs `cost_of_rows` of that. Elements may be moved out of src to make these rows longer.
     """
     orders = []
     for side in (DST, SRC):
         order = _order_of_side(nodes, counts, side)
         taken = [min(counts[k], nodes[k].valid) for k in order]
-        least = min(_MIN_RUN, prod(taken))
-        # whether contiguous runs of a tile in src and in dst are long enough
-        is_read, is_written = (
-            prod(taken[len(taken) - inner :]) >= least
+        runs = [
+            prod(taken[len(taken) - inner :])
             for inner in (
                 count_contiguous(taken[::-1], [nodes[k].strides[of] for k in order[::-1]])
                 for of in (SRC, DST)
             )
-        )
-        cost = widths[0] * (not is_read) + widths[1] * (not is_written)
-        orders.append((cost, _TileOrder(order, is_read, is_written)))
+        ]
+        # whether contiguous runs of a tile in src and in dst are long enough
+        is_read, is_written = (run >= min(_MIN_RUN, prod(taken)) for run in runs)
+        for reads in (is_read, False):
+            row = min(runs) if reads else runs[DST]
+            cost = widths[SRC] * (not reads) + widths[DST] * ((not is_written) + cost_of_rows(row))
+            orders.append((cost, _TileOrder(order, reads, is_written)))
     return min(orders, key=lambda pair: pair[0])[1]
 
 

@@ -23,12 +23,15 @@ def _check_cut(
     *,
     in_place: bool,
     place: int | None = None,
+    streams: bool = False,
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        tiles, zeros = cut_into_tiles(box, widths, limit, in_place=in_place, place=place)
+        tiles, zeros = cut_into_tiles(
+            box, widths, limit, in_place=in_place, place=place, streams=streams
+        )
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -66,6 +69,7 @@ _WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16
     st.sampled_from([128, 2048, 4096]),
     st.booleans(),
     st.none() | st.integers(0, 63),
+    st.booleans(),
 )
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
     pair: tuple[MemoryDesc, MemoryDesc],
@@ -73,8 +77,9 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     limit: int,
     in_place: bool,
     place: int | None,
+    streams: bool,
 ) -> None:
-    _check_cut(pair, widths, limit, in_place=in_place, place=place)
+    _check_cut(pair, widths, limit, in_place=in_place, place=place, streams=streams)
 
 
 def test_tiles_start_cache_lines_of_dst() -> None:
@@ -84,6 +89,37 @@ def test_tiles_start_cache_lines_of_dst() -> None:
     starts = {tile.offsets[1] % 1024 for tile in tiles} - {0}
     assert starts
     assert all((start + 4) % 16 == 0 for start in starts)
+
+
+@pytest.mark.parametrize(
+    ("types", "tags", "place", "moved"),
+    [
+        # a tile is one run of dst
+        (("f32", "s8"), ("abcd", "acdb"), 0, "src"),
+        (("f32", "bf16"), ("abcd", "aBcd16b"), 3, "src"),
+        # rows of a line or two in each; those of bytes are moved out of the scratch
+        (("f32", "bf16"), ("acdb", "abcd"), 0, "src"),
+        (("f32", "s8"), ("acdb", "abcd"), 0, "dst"),
+        # runs that are contiguous on both sides: half a line, and one or two lines at two places
+        (("f32", "bf16"), ("aBcd16b", "acdb"), 0, "src"),
+        (("f32", "s8"), ("aBcd16b", "acdb"), 0, ""),
+        (("bf16", "f32"), ("aBcd16b", "acdb"), 0, "src"),
+        (("f32", "f32"), ("aBcd32b", "acdb"), 0, ""),
+        (("f32", "f32"), ("aBcd32b", "acdb"), 4, "src"),
+        # long rows
+        (("f32", "bf16"), ("abcd", "abcd"), 3, ""),
+    ],
+)
+def test_beyond_the_caches_the_side_is_moved_that_leaves_long_rows_of_dst(
+    types: tuple[str, str], tags: tuple[str, str], place: int, moved: str
+) -> None:
+    src, dst = (memory_desc((2, 256, 56, 56), *each) for each in zip(types, tags, strict=True))
+    (box,) = plan_reorder(src, dst).boxes
+    widths = src.dtype.bits, dst.dtype.bits
+    limit = 2**17 // max(widths)
+    tiles, _ = cut_into_tiles(box, widths, limit, in_place=True, place=place, streams=True)
+    sides = {(tile.reads, tile.writes) for tile in tiles}
+    assert sides == {(moved != "src", moved != "dst")}
 
 
 @pytest.mark.parametrize("in_place", [True, False])

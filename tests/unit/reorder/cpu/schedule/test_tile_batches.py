@@ -79,10 +79,16 @@ def test_a_tile_takes_the_steps_that_it_needs(
 _LARGE = Machine(1, cache_nbytes=1 << 30, streamed_nbytes=0)
 
 
-def _codes(dst: tuple[str, str], machine: Machine, place: int = 0) -> list[StageTypes | Kernel]:
-    """Return the code of the tiles that convert f32 `abcd`."""
-    src, target = memory_desc((2, 256, 16, 16), "f32"), memory_desc((2, 256, 16, 16), *dst)
-    builder = BatchBuilder(plan_reorder(src, target), 1, machine, place)
+def _codes(
+    dst: tuple[str, str],
+    machine: Machine,
+    place: int = 0,
+    src: str = "abcd",
+    dims: tuple[int, ...] = (2, 256, 32, 32),
+) -> list[StageTypes | Kernel]:
+    """Return the code of the tiles that convert f32."""
+    source, target = (memory_desc(dims, *each) for each in (("f32", src), dst))
+    builder = BatchBuilder(plan_reorder(source, target), 1, machine, place)
     return [w for w in tile_batches(builder)[0].program if isinstance(w, StageTypes | Kernel)]
 
 
@@ -120,11 +126,15 @@ def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]
     assert [each for each in lines if each] == [[*right, 0]]
 
 
-@pytest.mark.parametrize(("place", "streams"), [(0, True), (16, False), (64, True)])
-def test_moves_out_of_scratch_stream_where_tiles_start_lines(place: int, *, streams: bool) -> None:
-    machine = Machine(1, cache_nbytes=0)
-    (move,) = (code for code in _codes(("s8", "acdb"), machine, place) if isinstance(code, Kernel))
-    assert move == Kernel(8, streams)
+@pytest.mark.parametrize(
+    ("dims", "place", "streams"),
+    [((2, 256, 32, 32), 0, True), ((2, 256, 32, 32), 16, True), ((2, 256, 25, 40), 0, False)],
+)
+def test_moves_out_of_scratch_stream_where_tiles_start_lines(
+    dims: tuple[int, ...], place: int, *, streams: bool
+) -> None:
+    codes = _codes(("s8", "abcd"), Machine(1, cache_nbytes=0), place, "acdb", dims)
+    assert (Kernel(8, streams=True) in codes) is streams
 
 
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
