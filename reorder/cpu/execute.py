@@ -22,10 +22,6 @@ from reorder.plan.plan import ReorderPlan, checked_plan
 from reorder.stack import load_late
 from reorder.threads import checked_threads
 
-# Most places of dst within a cache line for which batches are made: a few of them are in use, such
-# as those of numpy's arrays. Other places share batches that suit any place.
-_MAX_PLACES = 8
-
 
 class PreparedReorder:
     """A plan with all its execution needs, on `machine`; call it with the buffers of x and out.
@@ -48,8 +44,8 @@ class PreparedReorder:
         self._writes_lines = (
             machine.streams(nbytes, self.threads) or self._dst.min_nbytes >= machine.filled_nbytes
         )
-        # by bytes between the start of a cache line and dst; None: for any place
-        self._places: dict[int | None, _Schedule] = {}
+        # by bytes between the start of a cache line and dst
+        self._places: dict[int, _Schedule] = {}
         # the compensation stored after the elements of s8 weights: sums, one pass for each mask
         extra = plan.dst.extra
         masks = (
@@ -89,7 +85,7 @@ class PreparedReorder:
             return
         source, src_at = self._src(x)
         target, dst_at = self._dst(out)
-        schedule = self._schedule_at(dst_at % LINE_NBYTES)
+        schedule = self._schedule_at(dst_at)
         if self._was_called:
             if self.is_fast_call_due():
                 self.load_fast_call(dst_at)
@@ -108,28 +104,19 @@ class PreparedReorder:
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
         self._was_called = True
 
-    def _schedule_at(self, place: int) -> "_Schedule":
-        """Return the schedule for a dst that starts some bytes into a cache line."""
-        if not self._writes_lines or self._is_shared():
-            place = 0
+    def _schedule_at(self, dst_at: int) -> "_Schedule":
+        """Return the schedule for a dst at an address."""
+        place = dst_at % LINE_NBYTES if self._writes_lines else 0
         schedule = self._places.get(place)
         if schedule is None:
-            key = place if len(self._places) < _MAX_PLACES else None
-            schedule = self._places.get(key) or _Schedule(
-                self.plan, self.threads, self._machine, key
-            )
             # of several threads that make it at once, one keeps it
-            schedule = self._places.setdefault(key, schedule)
+            made = _Schedule(self.plan, self.threads, self._machine, place)
+            schedule = self._places.setdefault(place, made)
         return schedule
-
-    def _is_shared(self) -> bool:
-        """Whether the schedule at whole lines, which alone can tell, is known to suit any place."""
-        first = self._places.get(0)
-        return first is not None and not first.depends_on_place
 
     def kernels_at(self, dst_at: int) -> tuple[str, ...]:
         """Return the kernels, "tiles" and "rotated rows" that move a dst at an address."""
-        return self._schedule_at(dst_at % LINE_NBYTES).kernels
+        return self._schedule_at(dst_at).kernels
 
     def is_fast_call_due(self) -> bool:
         """Whether repeated calls are to have a fast one."""
@@ -142,15 +129,14 @@ class PreparedReorder:
         These are calls with a dst as far into a cache line as an address. The second call does this
         itself if `is_fast_call_due`, so short programs do not wait for the compiler.
         """
-        place = dst_at % LINE_NBYTES
         if self.threads > 1:
             load_pool()
-        schedule = self._schedule_at(place)
+        schedule = self._schedule_at(dst_at)
         if not schedule.has_job:
             return
+        place = dst_at % LINE_NBYTES
         if not self._jobs[place]:
-            places = slice(None) if self._is_shared() else place
-            self._jobs[places] = schedule.job_at()
+            self._jobs[place if self._writes_lines else slice(None)] = schedule.job_at()
         if self._fast_call is None:
             self._fast_call = self.fast_call()
 
@@ -169,16 +155,12 @@ class PreparedReorder:
 class _Schedule:
     """The batches of a plan for dst at a place within its cache line, and the job of them all."""
 
-    def __init__(
-        self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None
-    ) -> None:
+    def __init__(self, plan: ReorderPlan, threads: int, machine: Machine, place: int) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
         tiles = _tile_batches() if needs_tiles(plan) else None
         scheduled = tiles.tile_batches(builder) if tiles else builder.move_plan()
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
-        # whether dst at another place takes another schedule
-        self.depends_on_place = builder.depends_on_place
         # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(
             batch.partition.workers for batch in scheduled

@@ -78,14 +78,12 @@ class Batch:
 class BatchBuilder:
     """Makes the batches that move elements, and partitions those that convert.
 
-    They are for a dst that starts `place` bytes into a cache line, or with None for any dst.
+    They are for a dst that starts `place` bytes into a cache line.
     """
 
-    def __init__(
-        self, plan: ReorderPlan, threads: int, machine: Machine, place: int | None = 0
-    ) -> None:
+    def __init__(self, plan: ReorderPlan, threads: int, machine: Machine, place: int = 0) -> None:
         self.plan = plan
-        self.place = place or 0
+        self.place = place
         self.threads = threads
         self.machine = machine
         # bytes of src and dst together
@@ -93,17 +91,15 @@ class BatchBuilder:
         # whether they exceed the caches
         self.exceeds = machine.exceeds_cache(self.nbytes)
         # whether moves write whole lines of dst by non-temporal stores
-        self.streams = place is not None and machine.streams(self.nbytes, threads)
+        self.streams = machine.streams(self.nbytes, threads)
         # whether transpositions write whole lines of dst though they do not stream
-        self.fills_lines = place is not None and plan.dst.min_nbytes >= machine.filled_nbytes
+        self.fills_lines = plan.dst.min_nbytes >= machine.filled_nbytes
         # whether lines are joined by masked loads though they do not stream
         self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
         # whether pairs of half lines are joined there too: beyond a core's own cache that is slower
         self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
             self.nbytes // threads
         )
-        # whether other places of dst have other batches
-        self.depends_on_place = False
         # whether rows start within a line, so that two instructions write parts of one
         self.takes_turns = self.place > 0
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
@@ -174,12 +170,8 @@ class BatchBuilder:
             return None
         (simple,) = simplify((box,))
         src, dst = simple.offsets
-        found = permuted_boxes(
-            simple._replace(offsets=(src, dst + self.place * BYTE_BITS // bits)), bits
-        )
-        if found:
-            self.depends_on_place |= self.streams and found[1][0].fills_lines(found[0])
-        return found
+        offsets = src, dst + self.place * BYTE_BITS // bits
+        return permuted_boxes(simple._replace(offsets=offsets), bits)
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Schedule a box whose offsets in dst count from the start of a line."""
@@ -190,7 +182,7 @@ class BatchBuilder:
             parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        parts = parts or tile_boxes(
+        return parts or tile_boxes(
             (box,),
             bits,
             element_stride,
@@ -199,11 +191,6 @@ class BatchBuilder:
             pairs=self.exceeds and has_masks(),
             is_shared=self.threads > 1,
         )
-        self.depends_on_place |= (self.streams or self.fills_lines) and any(
-            part.fills_lines(bits) or part.interleaved_run(bits) or part.has_short_runs(bits)
-            for part in parts
-        )
-        return parts
 
     def _batch(
         self,

@@ -243,10 +243,6 @@ class ScheduledBox(NamedTuple):
             and size_of(self.columns) * bits >= 2 * _LANE_BITS
         )
 
-    def has_short_runs(self, bits: int) -> bool:
-        """Whether it copies runs of at most a line, whose order depends on where they start."""
-        return self.micro_kernel == RUN and self.columns[0].extent * bits <= LINE_BITS
-
     def interleaved_run(self, bits: int) -> Node | None:
         """Return the columns of which each run of two rows makes a few whole lines of dst."""
         run, inner = self.columns[0], (*self.columns, *self.rows)

@@ -41,7 +41,6 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    builder.depends_on_place |= builder.fills_lines
     place = builder.place * BYTE_BITS // plan.dst.dtype.bits if builder.fills_lines else None
     config = KernelConfig(
         plan.src.dtype.name,

@@ -219,7 +219,7 @@ def test_a_conversion_is_right_at_every_place_of_dst(
     _check(pair, [place], machine, 1, attr)
 
 
-def test_more_places_than_schedules_are_right_too() -> None:
+def test_many_places_are_right_too() -> None:
     _check(_cases("s8", (128, 70), "ab", "ba"), range(1, 40, 2), _SMALL, 1)
 
 

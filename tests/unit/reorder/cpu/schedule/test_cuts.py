@@ -439,13 +439,6 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: 
     assert select_kernel(Box((0, 0), nodes)).micro_kernel == kernel
 
 
-def test_the_order_of_short_runs_depends_on_their_place() -> None:
-    src, dst = (memory_desc((256, 256, 3, 3), "s8", f"ABcd{tag}") for tag in ("4b16a4b", "2b8a4b"))
-    builder = BatchBuilder(plan_reorder(src, dst), 1, Machine(16, 64 << 20))
-    builder.move_plan()
-    assert builder.depends_on_place
-
-
 @pytest.mark.parametrize(
     ("case", "length"),
     [
