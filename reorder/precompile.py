@@ -12,7 +12,7 @@ from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
 from memdesc.record import known_records, record_desc
-from memdesc.record.names import read_name
+from memdesc.record.rows import read_name
 from reorder.api import prepare
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel

@@ -17,8 +17,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange import written
 from memdesc.names import dim_letters, images, known_names, resolve, weights
 from memdesc.names.weights import ALIASES, DIMS, EXPERTS, PACKINGS
-from memdesc.record.names import known_records
-from memdesc.record.rows import SCHEMES
+from memdesc.record.rows import SCHEMES, known_records
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.values.formats import FORMATS, ONEDNN_TYPES, FloatFormat, IntegerFormat

@@ -2,7 +2,7 @@
 
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.names import known_records, record_desc
+from memdesc.record.rows import known_records, record_desc
 from memdesc.record.rule import Codebook, Constant, Digits, Number, Rule
 
 __all__ = [

@@ -15,7 +15,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import is_word
-from memdesc.record.names import record_desc
+from memdesc.record.rows import record_desc
 from memdesc.record.scheme import ALL, Axis, Part, Scheme, Words, axis_of, check_names
 from memdesc.tuples import NamedTuple
 

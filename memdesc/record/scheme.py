@@ -83,11 +83,7 @@ class Option(NamedTuple):
     def _checked_type(self, what: str, value: Any) -> str:
         kind = data_type(value).name
         if kind not in self.legal:
-            hint = f"give {self.name}={self.legal[0]} if it holds them exactly"
-            if self.name == "codes":
-                hint = "give codes= if the words hold one of these"
-            elif "e8m0" in self.legal and kind == "u8":
-                hint = "if they are exponents, store them as e8m0: x.view(torch.float8_e8m0fnu)"
+            hint = f"give {self.name}= if the words hold one of these"
             raise MemdescError(f"{what} are {', '.join(self.legal)}, not {kind}; {hint}")
         return kind
 

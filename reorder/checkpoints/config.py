@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -40,7 +39,7 @@ CONFIG = "config.json"
 KEY, _OLD_KEY = "quantization_config", "compression_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX, _MLX_OPTIONS = "quantization", "mlx", ("group_size", "bits")
-# files of earlier versions and other programs -> the method that they mean if they name none
+# files that loaders read if config.json declares nothing -> the method that they mean
 OLD_CONFIGS: Mapping[str, str] = MappingProxyType(
     {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 )
@@ -157,8 +156,7 @@ def _read(form: str, value: Any) -> Json | None:
     """Return the options that the value of a key means; None if the key may not have it."""
     for each, options in _values(form):
         # programs write words such as GEMM in either case
-        one, other = (x.casefold() if isinstance(x, str) else x for x in (each, value))
-        if type(one) is type(other) and one == other:
+        if type(each) is type(value) and str(each).casefold() == str(value).casefold():
             return options
     # a key that says what a scheme is like, not which it is: the tensors show what null leaves open
     if value is None and "[" not in form and ("<" in form or ":" in form):
@@ -212,7 +210,7 @@ class Row(NamedTuple):
         # null is a value too, but no number
         return {key: x for key, x in made.items() if x is not None or "<" not in forms[key]}
 
-    def read(self, section: Json, file: str) -> dict[str, Any] | tuple[str, str]:
+    def read(self, section: Json) -> dict[str, Any] | tuple[str, str]:
         """Return the options that keys mean; or what one of them is, and what it should be."""
         options = dict(self.implied)
         for key, form in self.form.items():
@@ -223,8 +221,7 @@ class Row(NamedTuple):
                 words = ("null" if each is None else str(each) for each, _ in _values(form))
                 numbers = {"<": "a positive integer", "[": "two positive integers"}
                 return shown, numbers.get(form[0], " or ".join(words))
-            # older files do not have all keys, so they say nothing by that
-            options |= _NOTHING if value is None and file in OLD_CONFIGS else found
+            options |= found
         return options
 
 
@@ -257,16 +254,11 @@ class Said(NamedTuple):
     is_ignored: bool = False
     is_unlisted: bool = False
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What it says about weights, without keys that older files do not have."""
-        facts = {"group_size": self.group, "desc_act": self.is_ordered}
-        return {**self.options, **{k: v for k, v in facts.items() if v is not None}}
-
     def __str__(self) -> str:
         if self.name is None:
             return f"something else ({self.reason})"
-        options = ", ".join(f"{key}={value}" for key, value in self.facts.items())
+        facts = {**self.options, "group_size": self.group, "desc_act": self.is_ordered}
+        options = ", ".join(f"{key}={value}" for key, value in facts.items() if value is not None)
         return f"{self.name}({options})" if options else self.name
 
 
@@ -473,8 +465,7 @@ def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
 # --- reading ---
 
 
-@dataclass(frozen=True)
-class _Targets:
+class _Targets(NamedTuple):
     """What is said about layers, by their names or by expressions after ``re:``.
 
     Nothing is said about layers that are not quantised. In a list that is not exact, a name may be
@@ -486,15 +477,6 @@ class _Targets:
     said: Mapping[str, tuple[Said, ...]]
     is_exact: bool = True
 
-    @cached_property
-    def _patterns(self) -> list[str]:
-        return [text for text in self.said if text.startswith(_PATTERN)]
-
-    @cached_property
-    def _stars(self) -> list[str]:
-        is_free = not self.is_exact
-        return [text for text in self.said if is_free and "*" in text and text[:3] != _PATTERN]
-
     def find(self, layer: str) -> str | None:
         """Return the target that has a layer, or the stack of an expert; names come first."""
         names = [layer, stacked_name(layer)]
@@ -505,11 +487,14 @@ class _Targets:
         for name in names:
             if name in self.said:
                 return name
-        for text in self._stars:
-            if any(fnmatchcase(layer, each) for each in (text, f"{text}.*", f"*.{text}")):
-                return text
         with about(self.file):
-            return next((text for text in self._patterns if matches_pattern(text, layer)), None)
+            return next((text for text in self.said if self._matches(text, layer)), None)
+
+    def _matches(self, text: str, layer: str) -> bool:
+        if text.startswith(_PATTERN):
+            return matches_pattern(text, layer)
+        ends = (text, f"{text}.*", f"*.{text}") if "*" in text and not self.is_exact else ()
+        return any(fnmatchcase(layer, each) for each in ends)
 
 
 class Declared(NamedTuple):
@@ -521,8 +506,8 @@ class Declared(NamedTuple):
     rest: tuple[Said, ...]
     # what it says about groups of layers, by names, classes, or expressions
     targets: _Targets
-    # the layers that each file says are not quantised
-    ignored: tuple[_Targets, ...] = ()
+    # the layers that are not quantised
+    ignored: _Targets
 
     def __str__(self) -> str:
         said = dict.fromkeys(map(str, chain(self.rest, *self.targets.said.values())))
@@ -534,7 +519,7 @@ class Declared(NamedTuple):
         These are several if the names of its tensors decide between them, or its class, which a
         checkpoint does not say. Fails if a target is not a regular expression, or takes long.
         """
-        for listed in (*self.ignored, self.targets):
+        for listed in (self.ignored, self.targets):
             by = listed.find(layer)
             if by is not None and listed.said[by]:
                 return listed.said[by]
@@ -552,20 +537,6 @@ class Declared(NamedTuple):
         names = ", ".join(self.targets.said) or "no layers"
         reason = f"{self.file} declares {names}, none of which is {layer}"
         return tuple(classes) or (Said(self.file, None, reason=reason, is_unlisted=True),)
-
-    def agrees(self, other: Declared) -> bool:
-        """Whether another file says the same, as far as it says something."""
-        one, two = (
-            [(by, [(x.name, x.options) for x in said]) for by, said in each.targets.said.items()]
-            for each in (self, other)
-        )
-        if one != two or bool(self.rest) != bool(other.rest):
-            return False
-        for said, told in zip(self.rest[:1], other.rest[:1], strict=True):
-            both = said.facts.keys() & told.facts.keys()
-            if said.name != told.name or any(said.facts[k] != told.facts[k] for k in both):
-                return False
-        return True
 
 
 # the most steps that a name may take; expressions of real models need some thousands
@@ -610,38 +581,37 @@ class Configs:
         self.folder = source if source.is_dir() else source.parent
 
     @cached_property
-    def sections(self) -> list[tuple[str, dict[str, Any]]]:
-        """The sections of all files, with the names of these; those of old ones say a method."""
-        found = []
+    def sections(self) -> tuple[str, list[dict[str, Any]]]:
+        """The first file that has a section, and its sections."""
         for file in (CONFIG, *OLD_CONFIGS):
             path = self.folder / file
             text = read_if_exists(path, MAX_CONFIG)
-            if text is None:
-                continue
             with about(repr(str(path))):
-                config, held = read_config(text)
-                if file == CONFIG:
-                    found += [(file, each) for one in held for each in sections_of(one).values()]
-                else:
-                    inside = config.get("quantization")  # in ModelOpt's own file
-                    own = inside if isinstance(inside, dict) else config
-                    found.append((file, {"quant_method": OLD_CONFIGS[file], **own}))
-        return found
+                config, held = read_config(text or b"{}")
+            found = [each for one in held for each in sections_of(one).values()]
+            if text is not None and file in OLD_CONFIGS:
+                inside = config.get("quantization")  # in ModelOpt's own file
+                own = inside if isinstance(inside, dict) else config
+                found = [{"quant_method": OLD_CONFIGS[file], **own}]
+            if found:
+                return file, found
+        return CONFIG, []
 
     @cached_property
     def declared(self) -> Declared | None:
-        """What the files declare; None if nothing. Fails if one is wrong or contradicts another."""
-        found = [declared_by(file, section) for file, section in self.sections]
+        """What the sections declare; None if there is none. Fails if they contradict each other."""
+        file, sections = self.sections
+        found = [declared_by(file, section) for section in sections]
         for other in found[1:]:
-            if not found[0].agrees(other):
+            if found[0] != other:
                 said = f"{found[0]}, and {other}; correct the one that is wrong"
                 raise MemdescError(f"in {str(self.folder)!r} {said}")
-        ignored = tuple(each for one in found for each in one.ignored)
-        return found[0]._replace(ignored=ignored) if found else None
+        return found[0] if found else None
 
     def refuse_changed(self) -> None:
         """Refuse a model whose files say that the stored weights mean other numbers."""
-        for file, section in self.sections:
+        file, sections = self.sections
+        for section in sections:
             for key, (what, plain) in _CHANGES.items():
                 value = section.get(key)
                 held = value.get("format") if isinstance(value, dict) else value
@@ -655,7 +625,8 @@ class Configs:
 
     def refuse_unknown(self) -> None:
         """Refuse a model whose files declare quantised weights, but whose tensors show none."""
-        for file, section in self.sections:
+        file, sections = self.sections
+        for section in sections:
             if section:
                 what = short_repr(section.get("quant_method", section))
                 raise MemdescError(
@@ -738,7 +709,7 @@ def declared_by(file: str, section: Json) -> Declared:
         rest = found if names is None else rest
     targets = said if how.groups == _RULES else dict(sorted(said.items()))
     ignored = _Targets(file, dict.fromkeys(listed, ()), how.is_exact)
-    return Declared(file, rest, _Targets(file, targets), (ignored,))
+    return Declared(file, rest, _Targets(file, targets), ignored)
 
 
 def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
@@ -769,7 +740,7 @@ def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:
     # what the keys say -> what rows want instead
     problems: dict[str, dict[str, None]] = {}
     for row in (row for row in ROWS if row.method == method):
-        options = row.read(keys, file)
+        options = row.read(keys)
         if isinstance(options, tuple):
             problems.setdefault(options[0], {})[options[1]] = None
             continue

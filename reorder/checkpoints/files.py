@@ -12,7 +12,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from operator import getitem
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from memdesc import DataType, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.checked import Checked
 from memdesc.errors import about, allocates, short_repr
 from memdesc.immutable import immutable
-from memdesc.int64 import checked_flag, checked_int
+from memdesc.int64 import checked_flag
 from memdesc.record import RecordDesc
 from reorder.api import reorder
 from reorder.checkpoints.formats.entry import (
@@ -38,7 +38,7 @@ from reorder.checkpoints.formats.entry import (
 from reorder.checkpoints.formats.numpy_files import unpack_npz
 from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
 from reorder.checkpoints.moves.changes import padded
-from reorder.checkpoints.weights import Model, Weight, weight_at, weight_of
+from reorder.checkpoints.weights import Model, Weight, weight_of
 from reorder.disk import as_path, naming, write_file
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import Exporter
@@ -50,16 +50,6 @@ from reorder.records.record import Record
 Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
 Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 _T = TypeVar("_T", Memory, Record, Quantized)
-
-if TYPE_CHECKING:
-
-    class _How(TypedDict, total=False):
-        mmap: bool
-        max_nbytes: int | None
-
-    class _HowOne(_How, total=False):
-        dtype: str | None
-
 
 # the name of a tensor that is saved without a name
 DEFAULT_NAME = "tensor"
@@ -215,11 +205,15 @@ def quantized_parts(
 
 
 @overload
-def load(path: str | os.PathLike[str], **how: Unpack[_HowOne]) -> Memory: ...
+def load(
+    path: str | os.PathLike[str], *, dtype: str | None = None, mmap: bool = False
+) -> Memory: ...
 
 
 @overload
-def load(path: str | os.PathLike[str], kind: type[_T], **how: Unpack[_HowOne]) -> _T: ...
+def load(
+    path: str | os.PathLike[str], kind: type[_T], *, dtype: str | None = None, mmap: bool = False
+) -> _T: ...
 
 
 @allocates
@@ -229,7 +223,6 @@ def load(
     *,
     dtype: str | None = None,
     mmap: bool = False,
-    max_nbytes: int | None = None,
 ) -> Any:
     """Read the tensor of a file that holds one.
 
@@ -246,8 +239,6 @@ def load(
     mmap : bool
         Whether to map the file instead of reading it: the memory is then read-only, and the system
         reads the pages that are used. The file must not shrink while the memory lives.
-    max_nbytes : int, optional
-        As for `load_all`.
 
     Raises
     ------
@@ -266,7 +257,7 @@ def load(
         ...
     memdesc.errors.MemdescError: '...w.safetensors': it holds a Quantized, not a Memory; read it ...
     """
-    model, items = _items(path, kind, kind, max_nbytes=max_nbytes, mmap=mmap)
+    model, items = _items(path, kind, kind, mmap)
     only = name_of_only(model.path, items)
     with naming(model.path):
         value = value_of(items[only], dtype)
@@ -279,25 +270,23 @@ def load(
 
 @overload
 def load_all(
-    path: str | os.PathLike[str], kind: None = None, **how: Unpack[_How]
+    path: str | os.PathLike[str], kind: None = None, *, mmap: bool = False
 ) -> dict[str, Memory]: ...
 
 
 @overload
 def load_all(
-    path: str | os.PathLike[str], kind: type[_T], **how: Unpack[_How]
+    path: str | os.PathLike[str], kind: type[_T], *, mmap: bool = False
 ) -> dict[str, _T]: ...
 
 
 @allocates
 def load_all(
-    path: str | os.PathLike[str],
-    kind: type[Any] | None = None,
-    *,
-    mmap: bool = False,
-    max_nbytes: int | None = None,
+    path: str | os.PathLike[str], kind: type[Any] | None = None, *, mmap: bool = False
 ) -> dict[str, Any]:
     """Read all tensors of a file by name, in its order.
+
+    The members of a `.npz` may unpack to 64 times the size of the file, and to 1 GiB in any case.
 
     Parameters
     ----------
@@ -309,15 +298,11 @@ def load_all(
         `open_checkpoint` also has each of them as it is stored.
     mmap : bool
         As for `load`.
-    max_nbytes : int, optional
-        The most bytes that all members of a `.npz` together may unpack to, checked before any is
-        read. By default 64 times the size of the file, and at least 1 GiB: compressed weights are
-        far below that.
 
     Raises
     ------
     MemdescError
-        If the file is missing or damaged, unpacks to more than allowed, has a tensor of an unknown
+        If the file is missing or damaged, unpacks to more than that, has a tensor of an unknown
         type, or without `kind` one that is not a Memory; if it is declared to hold records that it
         does not hold, unless `kind` is Memory.
 
@@ -328,13 +313,9 @@ def load_all(
     >>> np.savez_compressed(path, x=np.zeros(1000))
     >>> reorder.load_all(path)
     {'x': Memory(memory_desc((1000,), 'f64', 'a'))}
-    >>> reorder.load_all(path, max_nbytes=4000)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
     wanted = Memory if kind is None else kind
-    model, items = _items(path, kind, wanted, max_nbytes=max_nbytes, mmap=mmap)
+    model, items = _items(path, kind, wanted, mmap)
     with naming(model.path):
         values = {name: value_of(item) for name, item in items.items()}
         for name, value in values.items():
@@ -348,13 +329,13 @@ def load_all(
 
 
 def _items(
-    path: Any, asked: object, kind: object, **how: Any
+    path: Any, asked: object, kind: object, mmap: object
 ) -> tuple[Model, dict[str, Weight | Entry]]:
     """Return what `load` and `load_all` read, before any value is made."""
     if not any(kind is each for each in (Memory, Quantized, Record)):
         kinds = "reorder.Memory, .Quantized or .Record"
         raise MemdescError(f"kind must be {kinds}, not {short_repr(kind)}")
-    model = read_model(as_path(path), **how)
+    model = read_model(as_path(path), mmap=checked_flag("mmap", mmap))
     with naming(model.path):
         return model, model.items(is_strict=asked is not Memory)
 
@@ -368,20 +349,13 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     raise MemdescError(f"{str(path)!r} has {said}")
 
 
-def read_model(
-    path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
-) -> Model:
-    """Return the tensors of whatever `open_checkpoint` takes, with arguments of `load_all`.
-
-    `name` is the only tensor whose bytes will be needed.
-    """
-    most = None if max_nbytes is None else checked_int("max_nbytes", max_nbytes)
-    if checked_flag("mmap", mmap):
+def read_model(path: Path, *, mmap: bool = False, name: str | None = None) -> Model:
+    """Return the tensors of whatever `open_checkpoint` takes; `name` is the only one needed."""
+    if mmap:
         return Model(path, Maps(path).of(read_container(path)))
     is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
-    if is_file and kind_of(path) is FORMATS["npz"]:  # members may be compressed
-        return Model(path, unpack_npz(path, most, name))
-    return Model(path, read_container(path))
+    is_npz = is_file and kind_of(path) is FORMATS["npz"]  # members may be compressed
+    return Model(path, unpack_npz(path, name) if is_npz else read_container(path))
 
 
 def value_of(item: Weight | Entry, dtype: str | None = None) -> Memory | Record | Quantized:
@@ -676,7 +650,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if not isinstance(prefix, str):
             raise MemdescError(f"prefix must be a string, not {short_repr(prefix)}")
         claims = self._model.claims._replace(name=name, options=options)
-        found = weight_at(self._model.entries, prefix, claims)
+        found = self._model.weight_at(prefix, claims)
         if found.desc is None:
             raise MemdescError(found.reason)
         return Record(found.desc, {each: entry.read() for each, entry in found.tensors.items()})

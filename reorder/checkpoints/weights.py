@@ -25,8 +25,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
-from memdesc.record.names import read_name, scheme_of
-from memdesc.record.rows import SCHEMES
+from memdesc.record.rows import SCHEMES, read_name
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
 from reorder.checkpoints.formats.entry import (
@@ -225,16 +224,37 @@ class Model:
 
     def decided(self, found: Weight) -> Weight:
         """Return a quantised weight with what it is; nothing if tensors are in unread files."""
-        name, homes = found.codes.name, self._homes
+        name = found.codes.name
         if name not in self._known or self._known[name].tensors.items() - found.entries.items():
-            away = [f"{each} is in {homes[each]}, unread" for each in found.names if each in homes]
-            made = found._replace(reason=", ".join(away))
             try:
-                made = made if away else decide(found, self.claims)
+                self._known[name] = self._decided_by(found, self.claims)
             except MemdescError as error:
-                made = found._replace(reason=str(error))
-            self._known[name] = made
+                self._known[name] = found._replace(reason=str(error))
         return self._known[name]
+
+    def _decided_by(self, found: Weight, claims: Claims) -> Weight:
+        homes = self._homes
+        away = [f"{each} is in {homes[each]}, unread" for each in found.names if each in homes]
+        return found._replace(reason=", ".join(away)) if away else decide(found, claims)
+
+    def weight_at(self, prefix: str, claims: Claims) -> Weight:
+        """Return the weight with a prefix, which may also be the name of its codes."""
+        codes = None if claims.name is None else tensors_of(read_name(claims.name)[0])[0]
+        for name in (prefix, f"{prefix}.weight"):
+            entry = self.entries.get(name)
+            if entry is not None and isinstance(entry.desc, RecordDesc) and codes in {None, ONE}:
+                claims = claims._replace(declared=None, name=claims.name or entry.desc.name)
+                return decide(weight_of(self.entries, name).single, claims)
+        if codes == ONE and prefix in self.entries:
+            return decide(weight_of(self.entries, prefix).single, claims)
+        found = [each for each in self.found if prefix in {each.prefix, each.codes.name}]
+        if found:
+            return self._decided_by(min(found, key=lambda each: codes not in each.entries), claims)
+        known = first_of(repr(each.prefix) for each in self.found)
+        hint = f": {known}" if known else ""
+        raise MemdescError(
+            f"there is no quantised weight {prefix!r}, of {len(self.found)} in the file{hint}"
+        )
 
 
 # --- which tensors belong together ---
@@ -372,7 +392,7 @@ def holds_codes(entry: Entry) -> bool:
 
 def tensors_of(name: str) -> tuple[str, ...]:
     """Return the names of the tensors of a record."""
-    scheme = scheme_of(name)
+    scheme = SCHEMES.get(name)
     return (ONE,) if scheme is None else scheme.tensors()
 
 
@@ -422,32 +442,6 @@ def find_orphans(model: Model) -> dict[str, str]:
 # --- what the tensors of a weight are ---
 
 
-def weight_at(entries: Entries, prefix: str, claims: Claims) -> Weight:
-    """Return the quantised weight with a prefix, which may also be the name of the codes."""
-    for name in (prefix, f"{prefix}.weight"):
-        entry = entries.get(name)
-        if entry is not None and isinstance(entry.desc, RecordDesc) and claims.name is None:
-            claims = claims._replace(declared=None, name=entry.desc.name)
-            return decide(weight_of(entries, name).single, claims)
-    declared = claims.declared.at(prefix)[0].name if claims.declared else None
-    given = declared if claims.name is None else claims.name
-    # that of AutoGPTQ, AutoAWQ and vLLM, if nothing says which record it is
-    first = "qweight" if given is None else tensors_of(read_name(given)[0])[0]
-    full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
-    if full in entries:
-        found = weight_of(entries, full)
-        return decide(found.single if first == ONE else found, claims)
-    weights, hint = find_weights(entries), "it has no quantised weights"
-    if weights:
-        known = first_of(repr(each.prefix) for each in weights)
-        hint = f"prefixes of its {len(weights)} quantised weights: {known}"
-    for each in (each for each in weights if prefix in {each.prefix, each.codes.name}):
-        if claims.name is None or first in each.entries:
-            return decide(each, claims)
-        hint = f"it has {', '.join(each.names)}"
-    raise MemdescError(f"the checkpoint has no tensor {full!r}; {hint}")
-
-
 def decide(found: Weight, claims: Claims) -> Weight:
     """Return a quantised weight with what its tensors are together, or with why that is unknown.
 
@@ -479,7 +473,7 @@ def decide(found: Weight, claims: Claims) -> Weight:
 
 
 def _has_tensors_of(found: Weight, name: str | None) -> bool:
-    scheme = None if name is None else scheme_of(name)
+    scheme = None if name is None else SCHEMES.get(name)
     wanted = () if scheme is None else scheme.tensors(**scheme.shown(found.entries))
     return {*wanted} <= found.entries.keys()
 
@@ -568,7 +562,7 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     size = inputs if group in (-1, None) else int(str(group))
     if np.array_equal(table, np.arange(inputs) // size):
         return None
-    scheme = scheme_of(desc.name)
+    scheme = SCHEMES.get(desc.name)
     parts = () if scheme is None else scheme.parts
     roles = [part.tensor for part in parts if part.by in found.entries]
     if not roles:
@@ -603,7 +597,7 @@ def _check_said(found: Weight, desc: RecordDesc, claims: Claims, said: Said | No
             )
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
-        scheme, hint = scheme_of(desc.name), ""
+        scheme, hint = SCHEMES.get(desc.name), ""
         for option in filter(None, (scheme.optional.get(name) for name in rest) if scheme else ()):
             if said is None or option in claims.options:
                 hint += f"; leave {option}= out"
@@ -621,7 +615,7 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
     for role, refused in _REFUSED.items():
         if role in found.entries:
             read_name(refused)
-    scheme = scheme_of(name)
+    scheme = SCHEMES.get(name)
     if scheme is None:
         if (entry := found.entries.get(ONE)) is None:
             raise MemdescError(f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored")

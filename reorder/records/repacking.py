@@ -22,7 +22,7 @@ from memdesc import MemdescError, data_type
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES, Number, RecordDesc, Rule, record_desc
-from memdesc.record.names import read_name
+from memdesc.record.rows import read_name
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.memory.memory import Memory

@@ -18,7 +18,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
-from memdesc.record.names import read_name, scheme_of
+from memdesc.record.rows import SCHEMES, read_name
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import WHOLE, FormatName, Rule, is_record
 from reorder.checkpoints.convert.targets import SERVING, Decided, left_out_warnings
@@ -201,7 +201,7 @@ class Plan:
         """Return the weights of several tensors whose prefix a rule matches."""
         # a layout alone moves tensors
         is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
-        scheme = None if rule.src is None or is_layout else scheme_of(rule.src.name.lower())
+        scheme = None if rule.src is None or is_layout else SCHEMES.get(rule.src.name.lower())
         if scheme is None:
             return []
         prefixes = rule.matching(self._layers)
@@ -489,7 +489,7 @@ def _change(rule: Rule, src: MemoryDesc) -> Change:
 
 def _is_encoding(rule: Rule) -> bool:
     """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
-    scheme = scheme_of(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
+    scheme = SCHEMES.get(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
     if scheme is None:
         return False
     first, *others = (

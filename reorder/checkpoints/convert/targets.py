@@ -270,7 +270,7 @@ def _check_known(model: Model) -> None:
 
 
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:
-    sections = [section for _, section in model.configs.sections] if model.weights else []
+    sections = model.configs.sections[1] if model.weights else []
     # in lower case, as transformers expects it
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype

@@ -36,7 +36,7 @@ from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from memdesc.names.weights import PACKINGS
 from memdesc.record import RecordDesc, record_desc
-from memdesc.record.names import scheme_of
+from memdesc.record.rows import SCHEMES
 from memdesc.tuples import NamedTuple
 from reorder.disk import open_file
 from reorder.values.formats import INTEGERS
@@ -590,14 +590,14 @@ def _misfit(entry: Entry, desc: Desc) -> str:
 
 def model_axes(desc: RecordDesc) -> str:
     """Return the letters of a record's dims in the order in which models have them as floats."""
-    scheme = scheme_of(desc.name)
+    scheme = SCHEMES.get(desc.name)
     model = scheme.model if scheme else ""
     return model if len(model) == len(desc.letters) else desc.letters
 
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    scheme = scheme_of(record)
+    scheme = SCHEMES.get(record)
     ending = f"{scheme.joint if scheme else '.'}{role}"
     return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
@@ -670,7 +670,7 @@ def record_tensors(
     def full(stem: str, rest: str) -> str:
         return stem + rest if stem else rest.removeprefix(".")  # a model may be one layer
 
-    scheme = scheme_of(desc.name)
+    scheme = SCHEMES.get(desc.name)
     if scheme is None or [*desc.tensors] == [ONE]:
         called = prefix if is_bare or prefix.endswith(WEIGHT) else full(prefix, WEIGHT)
         return {ONE: stored_record(called, desc, format_name)}

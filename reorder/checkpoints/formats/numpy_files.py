@@ -60,7 +60,8 @@ _MAX_HEADER, _MAX_REASON = 10_000, 160
 # the bytes that are read for a header; arrays of up to the latter are read whole, as zipfile then
 # compares their checksums
 _START, _SMALL = 12_000, 2**16
-# the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
+# the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more;
+# compressed weights are far below that
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
 # bytes copied, or added to a checksum, at a time; the former stay cache-resident
 _COPIED, _PIECE = 2**18, 2**20
@@ -210,21 +211,18 @@ def read_npz(path: Path) -> Container:
         return Container("npz", check_entries(found), {}, (path,))
 
 
-def unpack_npz(path: Path, max_nbytes: int | None = None, name: str | None = None) -> Container:
+def unpack_npz(path: Path, name: str | None = None) -> Container:
     """Read all members with their bytes, compressed or not, and check their checksums.
 
-    All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
-    and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
-    are read, and the other entries have no data.
+    With `name` only that tensor's bytes are read, and the other entries have no data.
     """
     with _opened(path) as archive:
         limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
-        limit = limit if max_nbytes is None else max_nbytes
         nbytes = sum(info.file_size for info in archive.infolist())
         if nbytes > limit:
             raise MemdescError(
-                f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
-                f"max_nbytes={nbytes} if you trust it"
+                f"its members unpack to {nbytes} bytes, more than the {limit} allowed; numpy.load "
+                "reads it if you trust it"
             )
         found = [_entry(archive, path, each, wanted=(name or each,)) for each in _arrays(archive)]
         return Container("npz", {entry.name: entry for entry in found}, {}, (path,))
