@@ -3,13 +3,12 @@
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.rows import known_records, record_desc
-from memdesc.record.rule import Codebook, Constant, Digits, Number, Rule
+from memdesc.record.rule import Codebook, Constant, Number, Rule
 
 __all__ = [
     "BIT_PLANES",
     "Codebook",
     "Constant",
-    "Digits",
     "Field",
     "Number",
     "RecordDesc",

@@ -24,7 +24,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import dim_name, layout_by_digits
 from memdesc.record.field import Field, bits_of
-from memdesc.record.rule import Codebook, Digits, Number, Rule
+from memdesc.record.rule import Codebook, Number, Rule
 from memdesc.tuples import NamedTuple
 
 TENSOR = "data"
@@ -83,6 +83,8 @@ _TERNARY = [
     for start, width, count in ((0, 32, 160), (32, 16, 80), (48, 4, 16))
     for k in range(count)
 ]
+# digit k is that after the point of code / 256 in base 3; from -1 to 1
+_DIGITS = np.arange(256)[:, None] * 3 ** np.arange(5) % 256 * 3 // 256 - 1
 # half of an f8_e4m3 without its sign bit; 0x7f, which is NaN there, is 0
 _EXPONENT, _MANTISSA = np.arange(256) >> 3 & 15, np.arange(256) & 7
 _HALF_E4M3 = (_MANTISSA + 8.0 * (_EXPONENT > 0)) * 2.0 ** (np.maximum(_EXPONENT, 1) - 11)
@@ -105,7 +107,7 @@ _TABLES: Mapping[str, tuple[float, ...]] = {
     "half_e8m0": tuple(2.0 ** (code - 128) for code in range(256)),
     "half_e4m3": tuple(_HALF_E4M3.tolist()),
 }
-_BOOKS: Mapping[str, Codebook | Digits] = {
+_BOOKS: Mapping[str, Codebook] = {
     **_codebooks(
         iq2_xxs=(256, 8, (8, 25, 43)),
         iq2_xs=(512, 8, (8, 25, 43)),
@@ -116,7 +118,7 @@ _BOOKS: Mapping[str, Codebook | Digits] = {
         iq1=(2048, 8, (-8, 0, 8)),
     ),
     "seven_signs": Codebook(8, _SIGNS.tobytes(), tuple(range(8))),
-    "ternary": Digits(3, tuple(digit for _, digit in _TERNARY)),
+    "ternary": Codebook(5, _DIGITS.astype(np.int8).tobytes(), tuple(k for _, k in _TERNARY)),
 }
 # A block type is a line of its name, its number in GGUF, the bytes and the elements of a block, and
 # the formula; then follow its fields: type / group, @ first element, extent x stride of each loop.
@@ -144,7 +146,7 @@ q5_k 13 176/256: d * sc_* * qs|qh - dmin * m_*
   m_low u4/32 @16 2x9 4x2; m_high u2/32 @34 2x1 4x4; qh u1 @128 8x1 32x8; qs u4 @96 4x64 2x1 32x2
 q6_k 14 210/256: d * sc * ql|qh-32
   ql u4 @0 2x128 2x1 64x2; qh u2 @512 2x128 4x1 32x4; sc s8/16 @192 16x1; d f16/256 @104
-tq1_0 34 54/256: d * qs-1[ternary]
+tq1_0 34 54/256: d * qs[ternary]
   qs u8/256 @0 52x1; d f16/256 @26
 tq2_0 35 66/256: d * qs-1
   qs u2 @0 2x128 4x1 32x4; d f16/256 @32

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memdesc.checked import check_types
 from memdesc.dtypes import DATA_TYPES
@@ -62,9 +61,6 @@ class Constant(NamedTuple):
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
 _LARGEST = float(np.finfo(np.float32).max)
-# a code of digits is a fraction of this; how many digits 32 bits compute exactly, by base
-FRACTION = 256
-_MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
 # the most numbers of a vector, and the most bits of a code that selects one
 _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
 # the most bits that f32 holds exactly, and those of a code whose table is part of compiled code
@@ -100,34 +96,6 @@ class Codebook(NamedTuple):
 
 
 @immutable
-class Digits(NamedTuple):
-    """The digits after the point of the fraction code / 256; each element takes one of them.
-
-    Parameters
-    ----------
-    base : int
-        The base of the digits.
-    lanes : tuple of int
-        Which digit each element takes, counted from 0 after the point, for elements along the last
-        dim that repeat with this period.
-
-    Examples
-    --------
-    >>> digits = memdesc.record.record_desc((1, 256), "tq1_0").rule.code.codebook
-    >>> digits.base, digits.lanes[::32]
-    (3, (0, 1, 2, 3, 4, 0, 2, 4))
-    """
-
-    base: int
-    lanes: tuple[int, ...]
-
-    def of(self, codes: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a digit of each code."""
-        rest: NDArray[np.int64] = codes * self.base**lanes % FRACTION
-        return rest * self.base // FRACTION
-
-
-@immutable
 class Number(NamedTuple):
     """A number for each element, or for each group of elements.
 
@@ -143,7 +111,7 @@ class Number(NamedTuple):
         if the code is the value.
     divides : bool
         Whether the product is divided by it; only for a factor after the first one.
-    codebook : Codebook or Digits, optional
+    codebook : Codebook, optional
         What each code stands for, if it stands for several numbers.
     kind : str
         ``f16`` or ``bf16`` if the joined integer is the bits of a float; empty otherwise. Then
@@ -160,7 +128,7 @@ class Number(NamedTuple):
     minus: int = 0
     table: tuple[float, ...] = ()
     divides: bool = False
-    codebook: Codebook | Digits | None = None
+    codebook: Codebook | None = None
     kind: str = ""
 
     @property
@@ -172,13 +140,11 @@ class Number(NamedTuple):
         text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
         if self.table:
             return f"table[{text}]"
-        if isinstance(self.codebook, Codebook):
+        if self.codebook:
             return f"codebook[{text}]"
         if self.kind:
             return f"{self.kind}({text})"
-        if isinstance(self.codebook, Digits):
-            text = f"digit{self.codebook.base}({text})"
-        elif len(self.parts) > 1:
+        if len(self.parts) > 1:
             text = f"({text})"
         if not self.minus:
             return text
@@ -289,20 +255,16 @@ def _check_parts(number: Number) -> None:
         raise MemdescError(f"a table is a tuple of finite floats, not {short_repr(table)}")
     if codebook is not None:
         check_types(codebook)
-        if isinstance(codebook, Digits):
-            count = _MAX_DIGITS.get(codebook.base, 0)
-        else:
-            count = codebook.size if codebook.size <= _MAX_VECTOR and codebook.values else 0
+        count = codebook.size if codebook.size <= _MAX_VECTOR and codebook.values else 0
         if not codebook.lanes or not all(0 <= lane < count for lane in codebook.lanes):
             raise MemdescError(
-                f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits "
-                f"of base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
-                f"{short_repr(codebook)}"
+                f"a codebook has vectors of at most {_MAX_VECTOR} numbers, with lanes that they "
+                f"have, not {short_repr(codebook)}"
             )
     if kind not in ("", *JOINED_KINDS):
         raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
-    if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
+    if len(one_of) > 1 or (minus and one_of):
         what = [*(["minus"] if minus else []), *one_of]
         raise MemdescError(
             f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
@@ -328,16 +290,13 @@ def _check_fields(number: Number, fields: list[Field]) -> None:
             f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
             f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
         )
-    book = number.codebook
-    if isinstance(book, Codebook):
+    if book := number.codebook:
         wanted = book.size << width
         if width > _MAX_VECTOR_BITS or len(book.values) != wanted:
             raise MemdescError(
                 f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
                 f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
             )
-    elif book is not None and 1 << width != FRACTION:
-        raise MemdescError(f"{number}: a code with digits has 8 bits, not {width}")
     if number.kind and width != JOINED_KINDS[number.kind]:
         raise MemdescError(
             f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.record import BIT_PLANES, Digits, Field, Number, RecordDesc
+from memdesc.record import BIT_PLANES, Field, Number, RecordDesc
 from memdesc.record.field import is_integer
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
@@ -251,7 +251,5 @@ def _values(record: Record, number: Number) -> NDArray[Any]:
     if book is None:
         return values
     lanes = np.resize(np.array(book.lanes), columns)
-    if isinstance(book, Digits):
-        return book.of(values, lanes) - number.minus
     found: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
     return found.astype(np.int64)

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.record import BIT_PLANES, Codebook, Digits
+from memdesc.record import BIT_PLANES, Codebook
 from reorder.cpu.codecs import Codec, any_nan
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,
@@ -116,12 +116,6 @@ def _line(values: NDArray[np.float32]) -> tuple[float, float] | None:
     return (float(values[0]), float(step)) if is_line else None
 
 
-def _digits(codes: Value, digits: Digits, positions: range) -> Value:
-    powers = [digits.base ** digits.lanes[k % len(digits.lanes)] for k in positions]
-    rest = codes * ir.Constant(codes.type, powers) & ((1 << BYTE_BITS) - 1)
-    return (rest * digits.base).lshr(BYTE_BITS)
-
-
 class _Numbers:
     """The numbers of the elements of one block, whose fields start at some addresses."""
 
@@ -139,7 +133,7 @@ class _Numbers:
         kind = self._fields[first].kind
         if not more and kind not in BIT_PLANES and kind not in INTEGERS:
             return codec.decode(self._codes(codec, first, positions), kind, "f32")
-        if isinstance(number.codebook, Codebook):
+        if number.codebook:
             return self._numbers_of(number, number.codebook, positions)
         joined = self._whole_codes(number, positions)
         if number.table:
@@ -147,8 +141,6 @@ class _Numbers:
         if number.kind:
             bits = joined.trunc(codec.integers(FLOATS[number.kind].bits))
             return codec.decode(bits, number.kind, "f32")
-        if isinstance(number.codebook, Digits):
-            joined = _digits(joined, number.codebook, positions)
         return joined - number.minus if number.minus else joined
 
     def _whole_codes(self, number: NumberPattern, positions: range) -> Value:

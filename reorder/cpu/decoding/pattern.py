@@ -21,7 +21,7 @@ from reorder.cpu.target import LINE_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.record import Codebook, Digits, Field, Number, RecordDesc
+    from memdesc.record import Codebook, Field, Number, RecordDesc
 
 # Elements of one vector: a 512-bit register of f32.
 MAX_LANES = 16
@@ -49,7 +49,7 @@ class NumberPattern(NamedTuple):
     # the values as bytes of f32: code is cached by them, and 0.0 equals -0.0
     table: bytes
     divides: bool
-    codebook: Codebook | Digits | None
+    codebook: Codebook | None
     kind: str
     # how many adjacent elements share its code: a power of two that divides the block
     code_run: int

@@ -5,7 +5,7 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
-from memdesc.record import Codebook, Digits, Number, RecordDesc, known_records, record_desc
+from memdesc.record import Codebook, Number, RecordDesc, known_records, record_desc
 from tests.programs import run_python
 from tests.records import bits_of, by_hand, dequantize_reference, number, random_record
 
@@ -120,27 +120,27 @@ def test_an_interrupt_waits_until_llvm_is_loaded(tmp_path: Path) -> None:
     assert ran.stdout == "True\n"
 
 
-# the vectors of a codebook of 3 bits in the order of lanes, and in others; digits of two bases
+# the vectors of a codebook of 3 bits in the order of lanes, and in others; of 8 bits
 BOOKS = [
     (3, Codebook(4, bytes(range(100, 132)), (0, 1, 2, 3)), 4),
     (3, Codebook(4, bytes(range(240, 256)) * 2, (3, 1, 2, 0)), 4),
     (3, Codebook(3, bytes(range(24)), (2, 1)), 2),
     (3, Codebook(2, bytes(range(16)), (0, 1)), 1),
     (3, Codebook(16, bytes(range(128)), tuple(range(16))), 8),
-    (8, Digits(3, (4, 0, 1, 2)), 1),
-    (8, Digits(5, (2, 1)), 2),
+    (8, Codebook(5, bytes(k % 251 for k in range(5 << 8)), (4, 0, 1, 2)), 1),
+    (8, Codebook(3, bytes(k % 251 for k in range(3 << 8)), (2, 1)), 2),
 ]
 
 
 @pytest.mark.parametrize(("bits", "book", "group"), BOOKS)
 @pytest.mark.parametrize("columns", [64, 40])
 def test_codebooks_by_hand_are_decoded_by_their_definition(
-    bits: int, book: Codebook | Digits, group: int, columns: int
+    bits: int, book: Codebook, group: int, columns: int
 ) -> None:
     kinds = ["u1"] * bits if bits == 3 else ["s8"]
     fields = [f"q{k} {kind} /1x{group}" for k, kind in enumerate(kinds)]
     parts = tuple((f"q{k}", k) for k in range(len(kinds)))
     point = number("z", 0, (*range(8), *range(-8, 0))) if columns == 64 else None
-    code = Number(parts, 3 if isinstance(book, Digits) else 0, codebook=book)
+    code = Number(parts, codebook=book)
     text = "; ".join([*fields, f"d bf16 /1x{columns}", "z u4"])
     _check(by_hand((6, columns), text, code=code, zero=point))
