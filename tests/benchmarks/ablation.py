@@ -137,12 +137,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "runs in pieces": Mechanism({"schedule.cuts:_in_pieces": _returns(())}),
     "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
-    "scattered moves": Mechanism(
-        {
-            "schedule.batches:is_scattered": _returns(value=False),
-            "schedule.tiles:is_scattered": _returns(value=False),
-        }
-    ),
     "permuted elements": Mechanism(
         {
             "schedule.batches:select_permuted": _returns(None),

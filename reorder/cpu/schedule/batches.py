@@ -18,10 +18,8 @@ from reorder.cpu.schedule.select import (
     MICRO_KERNELS,
     Kernel,
     ScheduledBox,
-    is_scattered,
     pack_for_kernels,
     scaled,
-    select_permuted,
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
@@ -38,26 +36,17 @@ _MAX_SINGLE_MOVES = 64
 
 
 def needs_tiles(plan: ReorderPlan) -> bool:
-    """Whether any box of a plan is converted, or moved through scratch."""
+    """Whether any box of a plan is tiled."""
     return plan.converts or any(is_tiled(plan, box) for box in plan.boxes)
 
 
 def is_tiled(plan: ReorderPlan, box: Box) -> bool:
-    """Whether a box is converted, or moved through scratch.
-
-    Boxes of equal types are moved through scratch if they are scattered on both sides: two moves
-    are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
-    """
+    """Whether a box is converted, or has 4-bit elements to unpack to bytes, move and pack."""
     bits = plan.dst.dtype.bits
-    if plan.converts:
-        return True
-    if box.indirect or box.is_zero:
-        return False
-    packed, packed_bits = pack_elements(box, bits)
-    (packed,) = simplify((packed,))
-    moves_bytes = bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES
-    is_left = is_scattered(packed, bits) and not select_permuted(packed, bits)
-    return packed_bits == bits and (moves_bytes or is_left)
+    if plan.converts or bits >= BYTE_BITS or box.indirect or box.is_zero:
+        return plan.converts
+    _, packed_bits = pack_elements(box, bits)
+    return packed_bits == bits and box.size > _MAX_SINGLE_MOVES
 
 
 @value_class

@@ -440,25 +440,6 @@ def _transposed_groups(
     return best
 
 
-# Calling a kernel for fewer elements than this costs more than moving them.
-_MIN_CALL_SIZE = 16
-# Tiles of elements of up to 16 bits are slow if both loop groups have fewer elements than this.
-_MIN_SIDE = 8
-
-
-def is_scattered(box: Box, bits: int) -> bool:
-    """Whether two moves of a box are faster than one, because one call moves few elements.
-
-    An example is a box between `4b16a4b` and `4a16b4a`, whose innermost quads belong to two dims.
-    """
-    scheduled = select_kernel(box)
-    size = scheduled.inner_size
-    longest = max(size_of(scheduled.rows), size_of(scheduled.columns))
-    is_small = size < _MIN_CALL_SIZE or (bits <= max(PART_BITS) and longest < _MIN_SIDE)
-    is_repeated = box.size > max(size, _MIN_CALL_SIZE)
-    return is_small and is_repeated and scheduled.is_transposed and not box.indirect
-
-
 class Kernel(NamedTuple):
     """A variant of the interpreter of boxes and its micro-kernels: each is compiled separately.
 

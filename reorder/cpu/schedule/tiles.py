@@ -20,7 +20,6 @@ from math import prod
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous
-from reorder.cpu.schedule.select import is_scattered
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
@@ -75,13 +74,8 @@ def cut_into_tiles(
         if place is not None and not padded:
             heads = _heads(box, counts, LINE_BITS // widths[1], place)
             start = 0 if heads else place + box.offsets[DST]
-        if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
-            order = _order_between(nodes, counts)
-        else:
-            cost_of_rows = partial(_cost_of_rows, nodes, widths[1], start)
-            order = _order_by_cost(
-                nodes, counts, widths, cost_of_rows if streams else lambda _: 0.0
-            )
+        cost_of_rows = partial(_cost_of_rows, nodes, widths[1], start)
+        order = _order_by_cost(nodes, counts, widths, cost_of_rows if streams else lambda _: 0.0)
         scratch = compress(widths, (not order.reads, not order.writes))
         if max(scratch, default=0) <= bits:
             break
@@ -275,20 +269,3 @@ def _order_by_cost(
             cost = widths[SRC] * (not reads) + widths[DST] * ((not is_written) + cost_of_rows(row))
             orders.append((cost, _TileOrder(order, reads, is_written)))
     return min(orders, key=lambda pair: pair[0])[1]
-
-
-def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrder:
-    """Return an order in which vectors move both sides, for boxes scattered on both.
-
-    The first move moves runs, and the second one swaps the innermost nodes of src and of dst. The
-    order from outermost to innermost is: nodes in the order of dst; the innermost node of dst; as
-    many of the next inner nodes of dst as make `_MIN_RUN` elements; the innermost node of src.
-    """
-    *rest, innermost = _order_of_side(nodes, counts, DST)
-    src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[SRC]))
-    rest.remove(src_innermost)
-    size, inside = counts[src_innermost], [src_innermost]
-    while rest and size < _MIN_RUN:
-        inside.insert(0, rest.pop())
-        size *= counts[inside[0]]
-    return _TileOrder([*rest, innermost, *inside], reads=False, writes=False)

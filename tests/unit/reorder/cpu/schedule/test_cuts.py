@@ -24,7 +24,6 @@ from reorder.cpu.schedule.select import (
     RUN,
     TRANSPOSED,
     ScheduledBox,
-    is_scattered,
     pack_for_kernels,
     select_kernel,
     select_permuted,
@@ -395,24 +394,6 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
     if joins:
         assert scheduled.joined(bits).joins_lines(8, pairs=True)
         assert scheduled.joined(bits).box.size == bits // 8 * box.size
-
-
-@pytest.mark.parametrize(
-    ("case", "moves_twice"),
-    [
-        ("s8 abc acb 400x4x4", True),
-        ("bf16 abc acb 400x5x7", True),
-        ("s8 ABcd4b16a4b ABcd4a16b4a 64x32x3x3", True),
-        # one call; loops that are interleaved or fill a tile; elements of 32 bits
-        ("s8 abc acb 1x7x7", False),
-        ("s8 abc acb 400x3x8", False),
-        ("f32 abc acb 400x4x4", False),
-        ("f32 abc acb 400x3x5", True),
-    ],
-)
-def test_small_loops_are_moved_through_scratch(case: str, moves_twice: bool) -> None:
-    box, bits = _box(case)
-    assert is_scattered(box, bits) == moves_twice
 
 
 @pytest.mark.parametrize("case", ["s8 abcd acbd 2x198x12x64", "s8 abcd acbd 2x198x12x32"])
