@@ -154,7 +154,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
-    "runs that turn": Mechanism({"schedule.select:ScheduledBox.interleaved_run": _returns(None)}),
     "interleaved rows between ends": Mechanism(
         {"schedule.rotation:_Rotation.between_ends": _returns(())}
     ),

@@ -87,7 +87,6 @@ def _transposition(step: _Step) -> Transposition:
     head = head._replace(
         valid_columns=where(step.is_data, head.valid_columns, 0),
         prefetches_dst=head.prefetches_dst != 0,
-        turns=head.turns != 0,
         rows_collide=head.rows_collide != 0,
     )
     return Transposition(

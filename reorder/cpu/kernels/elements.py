@@ -141,16 +141,14 @@ class Elements:
 
     def lane_mask(self, count: Value, lanes: int) -> Value:
         """Return the mask of the first `count` of `lanes`: none if negative, all if larger."""
-        return self.mask_of(first_bits(count, lanes), lanes)
-
-    def mask_of(self, bits: Value, lanes: int) -> Value:
-        """Return the mask of the lanes whose bits are set, the lowest of an int64."""
+        left = where(count < lanes, count, lanes)
+        bits = where(left > 0, left.like(-1).lshr(I64.width - left), 0)
         narrow = bits if lanes == I64.width else bits.trunc(ir.IntType(lanes))
         return narrow.bitcast(ir.VectorType(ir.IntType(1), lanes))
 
-    def load_masked(self, location: Location, mask: Value, others: Value | None = None) -> Value:
-        """Return a vector; lanes outside the mask are not read: those of `others`, or zeros."""
-        others = self.zeros(mask.type.count) if others is None else others
+    def load_masked(self, location: Location, mask: Value) -> Value:
+        """Return a vector; lanes outside the mask are zeros, and not read."""
+        others = self.zeros(mask.type.count)
         return self._call_masked("load", others.type, (), location, mask, others)
 
     def store_masked(self, value: Value, location: Location, mask: Value) -> None:
@@ -190,12 +188,6 @@ class Elements:
     def fills_line(self, lanes: int) -> bool:
         """Whether a vector is a cache line or more."""
         return lanes * self.bits >= LINE_BITS
-
-
-def first_bits(count: Value, limit: int = I64.width) -> Value:
-    """Return an int64 whose first `count` bits are set: none if negative, at most `limit`."""
-    left = where(count < limit, count, limit)
-    return where(left > 0, left.like(-1).lshr(I64.width - left), 0)
 
 
 def first_vector(

@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_bits, first_vector
+from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_vector
 from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
@@ -42,7 +42,6 @@ from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
     LINE_NBYTES,
-    has_masks,
     is_x86,
     permutes_lines,
     register_bits,
@@ -406,11 +405,6 @@ def emit_interleaved(move: Transposition, done: Value) -> None:
     for count in _COUNTS:
         fits = has_all_rows & (head.rows == count)
         with when(fits & _is_run(head.column_run, (move.first, move.last), lanes)):
-            if has_masks() and count == _PAIR and bits > BYTE_BITS:
-                with when(head.turns):
-                    for part in move.each_step():
-                        _emit_turning(part, lanes)
-                    branch(done)
             for part in move.each_step():
                 _emit_join(part, count, lanes)
             branch(done)
@@ -449,23 +443,6 @@ def _emit_join(move: Transposition, count: int, lanes: int) -> None:
     with loop(first + start, last, lanes) as next_column:
         column = maximum(minimum(next_column, end), first)
         lines = [elements.load_vector(row + column, lanes) for row in rows]
-        target = move.column(column)
-        elements.store_lines(_interleaved(lines), target)
-
-
-def _emit_turning(move: Transposition, lanes: int) -> None:
-    """Interleave runs of two rows, each of which goes on in another one."""
-    elements, table = move.elements, move.row_table
-    offsets, turns = [table[k] for k in range(2 * _PAIR)], [table[2 * _PAIR], table[2 * _PAIR + 1]]
-    starts = [elements.moved(move.src, offset) for offset in offsets]
-    own_columns = [first_bits(turn // (elements.bits // BYTE_BITS)) for turn in turns]
-    with loop(move.first, move.last, lanes) as column:
-        within = column & (move.head.column_run - 1)
-        masks = [elements.mask_of(bits.lshr(within), lanes) for bits in own_columns]
-        lines = [
-            elements.load_masked(other + column, ~mask, elements.load_masked(own + column, mask))
-            for own, other, mask in zip(starts[:_PAIR], starts[_PAIR:], masks, strict=True)
-        ]
         target = move.column(column)
         elements.store_lines(_interleaved(lines), target)
 

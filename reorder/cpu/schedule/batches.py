@@ -167,8 +167,7 @@ class BatchBuilder:
         # tiles of whole lines if there are any, or else for the caches
         parts: tuple[ScheduledBox, ...] = ()
         if self.streams or self.fills_lines:
-            masked = self.joins_cached
-            parts = rotate(box, bits, element_stride, streams=self.streams, masked=masked)
+            parts = rotate(box, bits, element_stride, streams=self.streams)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
         return parts or tile_boxes(

@@ -102,8 +102,6 @@ class TransposeHead(NamedTuple):
     src_span: int
     # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
-    # `ScheduledBox.turns`: 0 or 1
-    turns: int
     # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
     rows_collide: int
     # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
@@ -223,7 +221,6 @@ def _encode_transpose(
         row_run=row_run,
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
-        turns=int(scheduled.turns),
         rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
         permuted=1 + permutation.side if permutation else 0,
     )

@@ -12,9 +12,8 @@ end of the table and then its head, further on by the distance of the two rows i
 a row is a step of the next loop around it in dst, and what follows the last step of that is a step
 of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
 ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
-interleaved only lose their first columns, up to the start of a line. If these are short runs, as of
-blocks, they are rotated as rows are: with masked loads, a run goes on in the rows that follow. Runs
-that are copied need none of this: their kernel joins lines itself.
+interleaved only lose their first columns, up to the start of a line. Runs that are copied need none
+of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -52,7 +51,7 @@ _LEAST_SHARE, _ALONE = 16, 4
 
 
 def rotate(
-    box: Box, bits: int, element_stride: int = 1, *, streams: bool, masked: bool = False
+    box: Box, bits: int, element_stride: int = 1, *, streams: bool
 ) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition as whole lines and, if it starts within one, its ends.
 
@@ -67,9 +66,6 @@ def rotate(
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
     rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
     padded = [node for node in box.nodes if node.valid < node.extent]
-    can_turn = masked and start and not streams and not padded
-    if can_turn and (run := scheduled.interleaved_run(bits)):
-        return rotation.turned(run)
     is_interleaved = start > 0 and scheduled.is_interleaved(bits)
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
     is_left |= is_interleaved and not streams
@@ -129,38 +125,6 @@ class _Rotation(NamedTuple):
         whole = tuple(_slice(self.box, columns, skipped, stop))
         tiles = tile_boxes(whole, self.bits, self.element_stride, streams=self.streams)
         return (*tiles, *tile_boxes(ends, self.bits, self.element_stride))
-
-    def turned(self, run: Node) -> tuple[ScheduledBox, ...]:
-        """Return whole lines of interleaved runs that go on in the rows that follow, and the ends.
-
-        Nothing if nothing follows. A line may start within a column: then its first rows are the
-        last ones, and the others are a column further on.
-        """
-        rows, stride = self.scheduled.rows, self.element_stride
-        count = size_of(rows)
-        offsets = self._table(rows[-1].extent)
-        starts = [divmod(self.head + k, count) for k in range(count)]
-        own = [column * stride + offsets[row] for column, row in starts]
-        turns = [(run.extent - column) * stride for column, _ in starts]
-        distance = run.extent * stride
-        whole: list[ScheduledBox] = []
-        first = end = self.box
-        for follower in self._followers_of((*rows, run)):
-            part = steps_of(end, follower, 0, follower.extent - 1)
-            tiles = tile_boxes((_moved(part, (0, self.head * stride)),), self.bits, stride)
-            if any(tile.rows != rows or tile.columns[:1] != (run,) for tile in tiles):
-                break
-            jump = follower.strides[0] - distance
-            tables = (Tables((*own, *(offset + jump for offset in own), *turns)),)
-            whole += [tile._replace(tables=tables, turns=True) for tile in tiles]
-            first = steps_of(first, follower, 0, 1)
-            end = steps_of(end, follower, follower.extent - 1, 1)
-            distance += (follower.extent - 1) * follower.strides[0]
-        piece = (*rows, run)
-        ends = (*_slice(first, piece, 0, self.head), *_slice(end, piece, self.head, size_of(piece)))
-        if not whole or sum(part.size for part in ends) * _LEAST_SHARE > self.box.size:
-            return ()
-        return (*whole, *tile_boxes(ends, self.bits, stride))
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
         """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""

@@ -33,12 +33,9 @@ _LANE_BITS = 128
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 # Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
 # not fill whole lines.
-_PAIR = 2
-_INTERLEAVED = _PAIR, 4
+_INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
-# Columns of runs that turn: the bits of a mask.
-_TURNING = tuple(1 << k for k in range(7))
 # Runs of up to this length that are whole lines are moved as one vector each.
 MAX_VECTOR_BITS = 4 * LINE_BITS
 # Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
@@ -97,9 +94,6 @@ class ScheduledBox(NamedTuple):
     tables: tuple[Tables, ...] = ()
     # of runs from which lines of dst are joined, as `joins_lines` allows
     ends: Ends | None = None
-    # whether runs of interleaved rows go on in other rows: the table of rows has the offsets of
-    # both, and for each the distance from the start of a run at which it goes on in the other
-    turns: bool = False
     # of a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
 
@@ -242,22 +236,6 @@ class ScheduledBox(NamedTuple):
             and bits > BYTE_BITS  # bytes take as many shuffles as two lines
             and size_of(self.columns) * bits >= 2 * _LANE_BITS
         )
-
-    def interleaved_run(self, bits: int) -> Node | None:
-        """Return the columns of which each run of two rows makes a few whole lines of dst."""
-        run, inner = self.columns[0], (*self.columns, *self.rows)
-        piece = (*self.rows, run)
-        nbits = size_of(piece) * bits
-        is_run = (
-            self.is_transposed
-            and bits > BYTE_BITS  # as for `is_interleaved`
-            and size_of(self.rows) == _PAIR
-            and contiguous_size(piece, 1, self.element_stride) == size_of(piece)
-            and all(node.valid == node.extent for node in inner)
-            and LINE_BITS <= nbits <= MAX_VECTOR_BITS
-            and run.extent in _TURNING
-        )
-        return run if is_run and self._starts_lines(piece, bits) else None
 
     def _is_split(self) -> bool:
         """Whether successive rows of two or four columns in src are split into these columns."""

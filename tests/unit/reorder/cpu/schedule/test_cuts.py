@@ -304,25 +304,6 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
 
 
 @pytest.mark.parametrize(
-    ("case", "place"),
-    [
-        ("bf16 ab BA16a32b2a 384x256", 8),
-        ("bf16 ba AB8b16a2b 384x256", 9),  # within a pair
-        ("f32 ba AB8b16a2b 128x128", 4),
-    ],
-)
-def test_pairs_of_rows_in_short_runs_go_on_in_the_next_pair(case: str, place: int) -> None:
-    box, bits = _box(case, place)
-    parts = rotate(box, bits, streams=False, masked=True)
-    assert sum(part.box.size for part in parts) == box.size
-    line = 512 // bits
-    for part in parts:
-        assert part.turns == (part.box.size > 2 * line)
-        assert not part.turns or part.box.offsets[1] % line == 0
-    assert not rotate(box, bits, streams=False)
-
-
-@pytest.mark.parametrize(
     ("case", "place", "rotates"),
     [
         # one row in 32, of which nothing is contiguous in src: too many elements would move alone
