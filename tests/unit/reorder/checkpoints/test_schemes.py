@@ -86,7 +86,7 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
     desc = record_in(folder, scheme.prefix).desc
     assert record_in(tmp_path / "out", scheme.prefix).desc == desc
     # what is written anew says what was read, by the same method
-    ((_, section),) = {str(each): each for each in Configs(folder).sections}.values()
+    (section,) = {str(each): each for each in Configs(folder).sections[1]}.values()
     layers = Layers({scheme.prefix: Said("", desc.name, dict(desc.options))}, [], [scheme.prefix])
     (anew, *_) = (declare(layers, {}, method_in(section)) or {}).values()
     assert method_in(anew) == method_in(section)
