@@ -346,6 +346,9 @@ def prepare(plan: ReorderPlan, *, threads: int | None = None) -> Callable[[Any, 
     return run
 
 
+# most programs only plan, or use a device
+_backend = load_late("reorder.cpu.execute")
+
 # What the plans prepared last carry; beyond this many, the oldest plans forget it.
 _MAX_PREPARED = 512
 _carried: deque[dict[Any, Any]] = deque()
@@ -362,7 +365,7 @@ def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     carried: dict[int | None, PreparedReorder] = plan.prepared
     run = carried.get(threads)
     if run is None:
-        run = _load_backend()(plan, threads)
+        run = _backend().PreparedReorder(plan, threads)
         if plan.attr is None or not plan.attr.is_large:
             run = carried.setdefault(threads, run)
             _carried.append(carried)
@@ -376,10 +379,3 @@ def _load_device() -> Callable[..., DeviceMemory]:
     from reorder.opencl.enqueue import reorder_on_device  # loads pyopencl, which only devices need
 
     return reorder_on_device
-
-
-@load_late
-def _load_backend() -> type[PreparedReorder]:
-    from reorder.cpu import PreparedReorder  # most programs only plan, or use a device
-
-    return PreparedReorder

@@ -11,9 +11,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
 
 from reorder.forks import at_fork, importing_own
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _Result = TypeVar("_Result")
 
@@ -55,12 +59,12 @@ def uninterrupted(function: Callable[[], _Result], *, here: bool = False) -> _Re
     return run() if here else _on_new_thread(run)
 
 
-def load_late(load: Callable[[], _Result]) -> Callable[[], _Result]:
-    """Let a function that imports modules of ours do so once, with enough stack."""
+def load_late(name: str) -> Callable[[], ModuleType]:
+    """Return a function that imports a module of ours once, with enough stack."""
 
-    def run() -> _Result:
+    def run() -> ModuleType:
         with importing_own:
-            return load()
+            return import_module(name)
 
     return cache(lambda: on_enough_stack(run))
 

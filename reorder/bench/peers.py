@@ -74,7 +74,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     # Windows has no memcpy to find by its name, but Python has its memmove
     function = system_function("memcpy") or ctypes.memmove
     job = Job(
-        interpreter=compiled_interpreter("copy of pages", lambda: emit_copy),
+        interpreter=compiled_interpreter("copy of pages", f"{__name__}:emit_copy"),
         program=nbytes,
         ranges=ctypes.cast(function, ctypes.c_void_p).value or 0,
         steps=pages,

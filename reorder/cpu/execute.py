@@ -22,6 +22,11 @@ from reorder.plan.plan import ReorderPlan, checked_plan
 from reorder.stack import load_late
 from reorder.threads import checked_threads
 
+# first calls do without the one, most moves have no tiles, and few weights have compensation
+_fast_calls = load_late("reorder.cpu.runtime.fast_call")
+_tile_batches = load_late("reorder.cpu.schedule.tile_batches")
+_reductions = load_late("reorder.cpu.schedule.reduction")
+
 
 class PreparedReorder:
     """A plan with all its execution needs, on `machine`; call it with the buffers of x and out.
@@ -227,8 +232,12 @@ def sums_of(desc: MemoryDesc, mask: int, threads: int) -> Callable[[int], Array]
     Sums are over the dims outside the mask, and for padded indices of the others.
     """
     # the job has addresses of its arrays
-    reduction = _reductions()(desc, mask, threads)
-    interpreter = compiled_interpreter("interpreter of sums of 8-bit elements", _load_reduction)
+    reduction = _reductions().reduce_dims(desc, mask, threads)
+    name, emits = (
+        "interpreter of sums of 8-bit elements",
+        "reorder.cpu.kernels.reduce:emit_reduction",
+    )
+    interpreter = compiled_interpreter(name, emits)
     job = make_job(interpreter, address_of(reduction.program), reduction.partition)
 
     def add(address: int) -> Array:
@@ -237,30 +246,3 @@ def sums_of(desc: MemoryDesc, mask: int, threads: int) -> Callable[[int], Array]
         return sums
 
     return add
-
-
-def _load_reduction() -> Callable[..., None]:
-    from reorder.cpu.kernels.reduce import emit_reduction
-
-    return emit_reduction
-
-
-@load_late
-def _fast_calls() -> Any:
-    from reorder.cpu.runtime import fast_call  # first calls do without
-
-    return fast_call
-
-
-@load_late
-def _tile_batches() -> Any:
-    from reorder.cpu.schedule import tile_batches  # most moves have no tiles
-
-    return tile_batches
-
-
-@load_late
-def _reductions() -> Any:
-    from reorder.cpu.schedule.reduction import reduce_dims  # few weights have compensation
-
-    return reduce_dims

@@ -1,7 +1,6 @@
 """Jobs that decode block-quantised tensors, with an interpreter for each kernel."""
 
 import hashlib
-from collections.abc import Callable
 from functools import cache, lru_cache
 
 import numpy as np
@@ -74,10 +73,4 @@ def decoder_at(kernel: DecodeKernel) -> int:
     count = len(kernel.pattern.fields)
     name = f"interpreter {key} of records of {count} fields to {kernel.dtype}"
     name += ", non-temporal stores" * kernel.streams
-    return compiled_interpreter(name, _load_decode, kernel)
-
-
-def _load_decode() -> Callable[..., None]:
-    from reorder.cpu.decoding.kernel import emit_decode
-
-    return emit_decode
+    return compiled_interpreter(name, "reorder.cpu.decoding.kernel:emit_decode", kernel)

@@ -4,7 +4,7 @@ A job has the address of its interpreter, so that the code of the pool is compil
 each interpreter.
 """
 
-from collections.abc import Callable
+from importlib import import_module
 from importlib.util import source_hash
 from typing import Any
 
@@ -12,21 +12,20 @@ from reorder.cpu.runtime.jit import Kernel, kernel_at
 from reorder.cpu.schedule.select import Kernel as MoveKernel
 
 
-def compiled_interpreter(
-    name: str, load: Callable[[], Callable[..., None]], *given: Any, moves: bool = False
-) -> int:
+def compiled_interpreter(name: str, emits: str, *given: Any, moves: bool = False) -> int:
     """Return the address of an interpreter, compiled or loaded once by its name, on disk too.
 
-    `load` returns the function that writes its body from an `InterpreterCall` and what is given;
-    only a process without the code calls it, and imports the kernels. With `moves` LLVM takes fewer
-    passes, which suffices for code that computes nothing.
+    `emits` names the function that writes its body from an `InterpreterCall` and what is given, as
+    ``module:function``: only a process without the code imports the module. With `moves` LLVM takes
+    fewer passes, which suffices for code that computes nothing.
     """
 
     def text() -> tuple[str, str]:
         from reorder.cpu.kernels.interpreter import InterpreterCall
         from reorder.cpu.runtime.compiler import text_of
 
-        emit = load()
+        module, _, function = emits.partition(":")
+        emit = getattr(import_module(module), function)
         # no two functions that are loaded have the same name
         symbol = f"interpreter_{source_hash(name.encode()).hex()}"
         count = len(InterpreterCall._fields)
@@ -38,10 +37,5 @@ def compiled_interpreter(
 
 def interpreter_at(kernel: MoveKernel) -> int:
     """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
-    return compiled_interpreter(f"interpreter of {kernel}", _load_boxes, kernel, moves=True)
-
-
-def _load_boxes() -> Callable[..., None]:
-    from reorder.cpu.kernels.boxes import emit_boxes
-
-    return emit_boxes
+    emits = "reorder.cpu.kernels.boxes:emit_boxes"
+    return compiled_interpreter(f"interpreter of {kernel}", emits, kernel, moves=True)

@@ -10,7 +10,6 @@ tiles takes a free scratch of the block, and frees it at its end. The search sta
 depends on the stack of the thread, so that a thread finds the scratch that is in its caches.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,13 +105,7 @@ def stage_at(types: StageTypes) -> int:
     key += ["non-temporal stores"] * types.streams
     key += [f"{types.prefetched_bits}-bit elements prefetched"] * (types.prefetched_bits > 0)
     name = f"stage: {', '.join(key)}"
-    return compiled_interpreter(name, _load_stage, types)
-
-
-def _load_stage() -> Callable[..., None]:
-    from reorder.cpu.kernels.stage import emit_stage
-
-    return emit_stage
+    return compiled_interpreter(name, "reorder.cpu.kernels.stage:emit_stage", types)
 
 
 def link(batch: Batch) -> Words:
