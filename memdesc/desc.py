@@ -123,19 +123,20 @@ class MemoryDesc(Written):
     memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
     """
 
-    __slots__ = (
-        *("_hash", "_key", "_min_nbytes", "_nbytes", "_spelling"),
-        *("dtype", "extra", "layout", "letters"),
-    )
+    __slots__ = {
+        "nbytes": "Bytes to allocate: oneDNN's `get_size`, plus the bytes before `offset0`.",
+        "min_nbytes": "Bytes that a buffer must have: up to the end of padding or compensation.",
+        **dict.fromkeys(("dtype", "extra", "layout", "letters", "_hash", "_key", "_spelling")),
+    }
     dtype: DataType
     layout: Layout
     extra: Extra | None
     letters: str | None
+    nbytes: int
+    min_nbytes: int
     _key: tuple[object, ...]
     _hash: int
     _spelling: str | None
-    _nbytes: int
-    _min_nbytes: int
     # in messages: how to get one with other dims, strides, ...
     _another: ClassVar[str] = "make another with memory_desc(), with_dtype() or with_extra()"
 
@@ -155,11 +156,10 @@ class MemoryDesc(Written):
         sizes = checked_ints("dims", dims)
         element = _checked_type(dtype, layout)
         given = (padded_dims, inner_blks, inner_idxs, offset0)
-        if strides is not None:
+        made = None
+        if strides is not None or any(map(is_not, given, _NOTHING)):
             made = _strided_layout(sizes, layout, strides, given)
-        else:
-            if any(map(is_not, given, _NOTHING)):
-                _check_empty(given)
+        if made is None:
             if not isinstance(layout, Layout | FormatTag | None):
                 return cast("Self", _named(sizes, element, name_of(layout)))
             made = _given_layout(sizes, layout)
@@ -323,16 +323,6 @@ class MemoryDesc(Written):
     def padding_overhead(self) -> float:
         """Padded elements per logical one: 1.0 without padding, 2.0 for twice the memory."""
         return self.padded_nelems / self.nelems if self.nelems else 1.0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes to allocate: oneDNN's `get_size`, plus the bytes before `offset0`."""
-        return self._nbytes
-
-    @property
-    def min_nbytes(self) -> int:
-        """Bytes that a buffer must have: up to the end of the padding, or of the compensation."""
-        return self._min_nbytes
 
     @property
     def compensation_spans(self) -> dict[str, tuple[int, tuple[int, ...]]]:
@@ -550,7 +540,9 @@ class MemoryDesc(Written):
         return _names_of(self, self.spelling)
 
     def to_notation(self, system: str, *, letters: str | None = None) -> str:
-        """Write the layout in the notation of another system.
+        """Write the layout in the notation of another system: the first of `exchange.written`.
+
+        For ``onednn`` that is the canonical tag, which its enum must have; ``memdesc`` has others.
 
         *Law*: `parse_layout(f"{system}:{d.to_notation(system)}", d.dims, d.dtype) == d`, with the
         letters of d.
@@ -562,12 +554,6 @@ class MemoryDesc(Written):
         letters : str, optional
             What to call the dims, such as ``nchw``, in notations with letters; by default the
             letters of the descriptor if the string is read back without them, else a, b, c, ...
-
-        Returns
-        -------
-        str
-            The first of the strings that `memdesc.exchange.written` returns; for ``onednn`` the
-            canonical tag, which its enum must have (``memdesc`` writes others).
 
         Raises
         ------
@@ -744,7 +730,7 @@ def desc_of(
     for name, value in (
         *(("dtype", dtype), ("layout", layout), ("extra", extra), ("letters", letters)),
         *(("_key", key), ("_hash", hash(key)), ("_spelling", None)),
-        *(("_nbytes", nbytes), ("_min_nbytes", min_nbytes)),
+        *(("nbytes", nbytes), ("min_nbytes", min_nbytes)),
     ):
         object.__setattr__(desc, name, value)
     return desc
@@ -777,51 +763,42 @@ def _given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> L
 
 
 def _strided_layout(
-    dims: tuple[int, ...], layout: object, strides: Iterable[int], given: _Beside
-) -> Layout:
+    dims: tuple[int, ...], layout: object, strides: Iterable[int] | None, given: _Beside
+) -> Layout | None:
+    """Return the layout of strides and what else is given; None if nothing is."""
+    padded_dims, inner_blks, inner_idxs, start = given
+    blks = checked_ints("inner_blks", inner_blks)
+    idxs = checked_ints("inner_idxs", inner_idxs)
+    offset0 = checked_int("offset0", start)
+    if strides is None:
+        if blks or idxs or padded_dims is not None or offset0:
+            raise MemdescError(
+                "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a "
+                "layout"
+            )
+        return None
     if layout is not None:
         raise MemdescError(
             "give a layout or strides, not both: "
             f"layout={short_repr(layout)} and strides={short_repr(strides)}"
         )
-    padded_dims, inner_blks, inner_idxs, offset0 = given
-    inner = _inner_blocks(inner_blks, inner_idxs, len(dims))
-    steps = checked_ints("strides", strides)
-    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
-    for name, values in (("strides", steps), ("padded_dims", padded)):
-        if values is not None:
-            check_length(name, values, len(dims))
-    return layout_by_strides(dims, steps, inner, padded, checked_int("offset0", offset0))
-
-
-def _inner_blocks(
-    inner_blks: Iterable[int], inner_idxs: Iterable[int], ndims: int
-) -> tuple[tuple[int, int], ...]:
-    """Return the size and dim of each inner block, without blocks of 1; refuse invalid ones."""
-    blks = checked_ints("inner_blks", inner_blks)
-    idxs = checked_ints("inner_idxs", inner_idxs)
-    if len(blks) != len(idxs) or min(blks, default=1) < 1 or not {*idxs} <= {*range(ndims)}:
+    if len(blks) != len(idxs) or min(blks, default=1) < 1 or not {*idxs} <= {*range(len(dims))}:
         raise MemdescError(
             f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} "
-            f"must be sizes of 1 or more, each with a dim of 0 to {ndims - 1}"
+            f"must be sizes of 1 or more, each with a dim of 0 to {len(dims) - 1}"
         )
     if prod(blks) > INT64_MAX:
         raise MemdescError(
             f"inner_blks {short_repr(blks)} multiply to more elements than int64 holds "
             f"({INT64_MAX})"
         )
-    return tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
-
-
-def _check_empty(given: _Beside) -> None:
-    """Refuse arguments that only go with strides, unless they are empty."""
-    padded_dims, inner_blks, inner_idxs, offset0 = given
-    blks = checked_ints("inner_blks", inner_blks)
-    idxs = checked_ints("inner_idxs", inner_idxs)
-    if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
-        raise MemdescError(
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a layout"
-        )
+    inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
+    steps = checked_ints("strides", strides)
+    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
+    for name, values in (("strides", steps), ("padded_dims", padded)):
+        if values is not None:
+            check_length(name, values, len(dims))
+    return layout_by_strides(dims, steps, inner, padded, offset0)
 
 
 @lru_cache(maxsize=4096)

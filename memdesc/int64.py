@@ -113,13 +113,6 @@ def checked_int(name: str, value: object) -> int:
         ) from None
 
 
-def exact_ints(name: str, values: object) -> tuple[int, ...]:
-    """Like `checked_ints`, for a field of a value made by hand: only a tuple or a list."""
-    if not isinstance(values, tuple | list):
-        raise MemdescError(f"{name} must be a tuple of integers, not {short_repr(values)}")
-    return checked_ints(name, values)
-
-
 def exact_rows(name: str, kind: type[T], values: Any) -> tuple[T, ...]:
     """Return rows of a named tuple of integers and of tuples of these; refuse anything else."""
     try:
@@ -135,7 +128,7 @@ def exact_rows(name: str, kind: type[T], values: Any) -> tuple[T, ...]:
 
 def _exact(name: str, field: str, value: Any) -> int | tuple[int, ...]:
     what = f"{field} of {name}"
-    return exact_ints(what, value) if field == "dims" else checked_int(what, value)
+    return checked_ints(what, value) if field == "dims" else checked_int(what, value)
 
 
 def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:

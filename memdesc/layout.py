@@ -29,7 +29,7 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.immutable import immutable, value_class
-from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints, exact_rows
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, exact_rows
 from memdesc.swizzle import (
     Terms,
     concerned,
@@ -223,7 +223,7 @@ class Layout(Checked):
     last: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _set(self, "dims", exact_ints("dims", self.dims))
+        _set(self, "dims", checked_ints("dims", self.dims))
         _set(self, "axes", exact_rows("axes", Axis, self.axes))
         _set(self, "blocks", exact_rows("blocks", Block, self.blocks))
         _set(self, "offset0", checked_int("offset0", self.offset0))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import entries_of, exact_ints
+from memdesc.int64 import checked_ints, entries_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,7 @@ def exact_terms(terms: object) -> Terms:
     """Return terms sorted by shift, those of equal shift joined; refuse what is not one-to-one."""
     masks: dict[int, int] = {}
     try:
-        pairs = [exact_ints("numbers of an XOR term", term) for term in entries_of("xor", terms)]
+        pairs = [checked_ints("numbers of an XOR term", term) for term in entries_of("xor", terms)]
     except TypeError:
         pairs = [()]
     for pair in pairs:

@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnknownFormatError, excerpt, short_repr
 from memdesc.immutable import immutable, value_class
-from memdesc.int64 import INT64_MAX, entries_of, exact_ints, exact_rows
+from memdesc.int64 import INT64_MAX, checked_ints, entries_of, exact_rows
 from memdesc.tuples import NamedTuple
 
 __all__ = [
@@ -91,11 +91,6 @@ class FormatTag(Checked):
         For each axis, the multiple to which its padded extent is rounded up, in addition to whole
         blocks; 1 for no alignment.
 
-    Raises
-    ------
-    MemdescError
-        If a rule above is broken.
-
     Examples
     --------
     >>> str(memdesc.tags.parse_tag("aBcd16b")), memdesc.tags.parse_tag("aBcd16b").block_sizes
@@ -108,14 +103,15 @@ class FormatTag(Checked):
 
     def __post_init__(self) -> None:
         try:
-            axes = tuple(exact_ints("dims of axes", dims) for dims in entries_of("axes", self.axes))
+            given = entries_of("axes", self.axes)
         except TypeError:
             raise MemdescError(
                 f"axes must be a tuple of tuples, not {short_repr(self.axes)}"
             ) from None
+        axes = tuple(checked_ints("dims of axes", dims) for dims in given)
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "digits", exact_rows("digits", Digit, self.digits))
-        object.__setattr__(self, "align", exact_ints("align", self.align))
+        object.__setattr__(self, "align", checked_ints("align", self.align))
         if not (self._are_axes_legal() and self._are_digits_legal()):
             raise MemdescError(
                 f"not a tag: axes {short_repr(self.axes)} must be a sorted partition of the dims, "
@@ -162,13 +158,6 @@ class FormatTag(Checked):
     def memory_order(self, letters: str = LETTERS) -> str:
         """Write what the elements are ordered by, outermost first.
 
-        Parameters
-        ----------
-        letters : str
-            What to call the dims.
-
-        Examples
-        --------
         >>> memdesc.tags.parse_tag("aBcd16b").memory_order("bfyx")
         'b, f/16, y, x, f%16'
         """

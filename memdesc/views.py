@@ -138,38 +138,32 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
     """
     old, new = layout.ndims, len(dims)
     while old or new:
+        first, start = old, new  # of the dims that are matched next
+        is_added = new and dims[new - 1] == 1
         if old and layout.dims[old - 1] == 1:
-            old -= 1
-            if _part_of(layout, old)[0].padded == 1:
-                yield range(old, old + 1), range(0)
-            elif new and dims[new - 1] == 1:
-                new -= 1
-                yield range(old, old + 1), range(new, new + 1)
+            first -= 1
+            if _part_of(layout, first)[0].padded != 1:
+                if not is_added:
+                    raise MemdescError(
+                        f"{dim_name(first, letters)} of size 1 is padded or fused with "
+                        "other dims, so it cannot be dropped"
+                    )
+                start -= 1
+        elif is_added:
+            start -= 1
+        else:
+            first, start = old - 1, new - 1
+            while first >= 0 and start >= 0:
+                have, want = prod(layout.dims[first:old]), prod(dims[start:new])
+                if have == want:
+                    break
+                first, start = (first - 1, start) if have < want else (first, start - 1)
             else:
                 raise MemdescError(
-                    f"{dim_name(old, letters)} of size 1 is padded or fused with "
-                    "other dims, so it cannot be dropped"
+                    f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
                 )
-        elif new and dims[new - 1] == 1:
-            new -= 1
-            yield range(0), range(new, new + 1)
-        else:
-            group = _smallest_group(layout, dims, (old, new))
-            old, new = group[0].start, group[1].start
-            yield group
-
-
-def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]) -> _Group:
-    """Return the shortest groups that end at the given old and new dim and have equal products."""
-    old, new = ends[0] - 1, ends[1] - 1
-    while old >= 0 and new >= 0:
-        have, want = prod(layout.dims[old : ends[0]]), prod(dims[new : ends[1]])
-        if have == want:
-            return range(old, ends[0]), range(new, ends[1])
-        if not have or not want:
-            break
-        old, new = (old - 1, new) if have < want else (old, new - 1)
-    raise MemdescError(f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0")
+        yield range(first, old), range(start, new)
+        old, new = first, start
 
 
 def _regrouped(

@@ -13,7 +13,7 @@ import numpy as np
 from memdesc.checked import Checked, check_types
 from memdesc.errors import MemdescError, OverlapError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import exact_ints
+from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.overlap import are_apart
 from memdesc.record.field import Field
@@ -74,7 +74,7 @@ class RecordDesc(Checked):
     _key: tuple[object, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dims", exact_ints("dims", self.dims))
+        object.__setattr__(self, "dims", checked_ints("dims", self.dims))
         check_dims(self.dims)
         check_types(self, "; see record_desc")
         for name, count in Counter(part.name for part in self.fields).items():

@@ -13,7 +13,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import exact_ints
+from memdesc.int64 import checked_ints
 from memdesc.layout import Layout, without_gaps
 from memdesc.overlap import check_overlap
 
@@ -78,8 +78,8 @@ class Field(Checked):
     index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", exact_ints("groups", self.groups))
-        object.__setattr__(self, "index", exact_ints("index", self.index))
+        object.__setattr__(self, "groups", checked_ints("groups", self.groups))
+        object.__setattr__(self, "index", checked_ints("index", self.index))
         check_types(self)
         if not self.name:
             raise MemdescError(f"a field of {short_repr(self.tensor)} needs a name, not ''")
