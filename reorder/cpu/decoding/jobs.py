@@ -1,6 +1,5 @@
 """Jobs that decode block-quantised tensors, with an interpreter for each kernel."""
 
-import hashlib
 from functools import cache, lru_cache
 
 import numpy as np
@@ -68,9 +67,7 @@ def _partition(segments: int, nbytes: int, limit: int, machine: Machine) -> Part
 @cache
 def decoder_at(kernel: DecodeKernel) -> int:
     """Return the address of the compiled interpreter of a kernel."""
-    # code on disk is found by this hash; Python's own differs between processes
-    key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
-    count = len(kernel.pattern.fields)
+    key, count = kernel.pattern.key, len(kernel.pattern.fields)
     name = f"interpreter {key} of records of {count} fields to {kernel.dtype}"
     name += ", non-temporal stores" * kernel.streams
     return compiled_interpreter(name, "reorder.cpu.decoding.kernel:emit_decode", kernel)

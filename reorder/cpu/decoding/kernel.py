@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook
+from memdesc.record import Number as RecordNumber
 from reorder.cpu.codecs import Codec, any_nan
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,
     DecodeHead,
     DecodeKernel,
     FieldHead,
-    NumberPattern,
     Pattern,
 )
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
@@ -61,34 +61,33 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
 
 def _decoded(numbers: "_Numbers", kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:
     """Yield the numbers of a block vector by vector, each with the place of its first element."""
-    pattern, lanes = kernel.pattern, kernel.lanes
-    scale = _factors(numbers, pattern.scale, pattern.block)
-    offset = _factors(numbers, pattern.offset, pattern.block) if pattern.offset else None
-    zero = pattern.zero
+    pattern, lanes, rule = kernel.pattern, kernel.lanes, kernel.pattern.rule
+    scale = _factors(numbers, rule.scale, pattern)
+    offset = _factors(numbers, rule.offset, pattern) if rule.offset else None
     for first in range(0, pattern.block, lanes):
         positions = range(first, first + lanes)
-        code = numbers.values(pattern.code, positions)
-        if zero is not None:
-            code = numbers.difference(code, numbers.values(zero, positions))
+        code = numbers.values(rule.code, positions)
+        if rule.zero is not None:
+            code = numbers.difference(code, numbers.values(rule.zero, positions))
         values = numbers.rounded(scale(positions) * numbers.as_float(code))
         if offset is not None:
             added = offset(positions)
-            values = numbers.rounded(values + added if pattern.sign > 0 else values - added)
+            values = numbers.rounded(values + added if rule.sign > 0 else values - added)
         # a NaN that arithmetic produces has neither sign nor payload
         yield first, where(any_nan(values, values), float("nan"), values)
 
 
 def _factors(
-    numbers: "_Numbers", factors: tuple[NumberPattern, ...], block: int
+    numbers: "_Numbers", factors: tuple[RecordNumber, ...], pattern: Pattern
 ) -> Callable[[range], Value]:
     """Return a function of positions: the product of factors, shared ones multiplied once."""
-    lanes = min(MAX_LANES, block)
-    shared = tuple(takewhile(lambda factor: factor.run >= lanes, factors))
+    lanes = min(MAX_LANES, pattern.block)
+    shared = tuple(takewhile(lambda factor: pattern.run_of(factor) >= lanes, factors))
     rest = factors[len(shared) :]
     if not shared:
         return lambda positions: numbers.product(rest, positions)
-    run = min(factor.run for factor in shared)
-    products = numbers.product(shared, range(0, block, run))
+    run = min(map(pattern.run_of, shared))
+    products = numbers.product(shared, range(0, pattern.block, run))
 
     def of(positions: range) -> Value:
         splat = pick(products, [positions[0] // run] * lanes)
@@ -121,41 +120,42 @@ class _Numbers:
 
     def __init__(self, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = addresses[0].builder
-        self._fields, self._kind, self._addresses = pattern.fields, pattern.kind, addresses
-        self._block = pattern.block
+        self._pattern, self._kind = pattern, pattern.rule.kind
+        names = (field.name for field in pattern.fields)
+        self._fields = dict(zip(names, zip(pattern.fields, addresses, strict=True), strict=True))
         # codes whose numbers are spread over several vectors
         self._known: dict[tuple[object, int], Value] = {}
 
-    def values(self, number: NumberPattern, positions: range) -> Value:
+    def values(self, number: RecordNumber, positions: range) -> Value:
         """Return the values of a number at some positions: i32, or f32 from floats and tables."""
         codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
-        kind = self._fields[first].kind
+        kind = self._fields[first][0].kind
         if not more and kind not in BIT_PLANES and kind not in INTEGERS:
             return codec.decode(self._codes(codec, first, positions), kind, "f32")
         if number.codebook:
             return self._numbers_of(number, number.codebook, positions)
         joined = self._whole_codes(number, positions)
         if number.table:
-            return self._looked_up(codec, joined, np.frombuffer(number.table, np.float32))
+            return self._looked_up(codec, joined, np.array(number.table, np.float32))
         if number.kind:
             bits = joined.trunc(codec.integers(FLOATS[number.kind].bits))
             return codec.decode(bits, number.kind, "f32")
         return joined - number.minus if number.minus else joined
 
-    def _whole_codes(self, number: NumberPattern, positions: range) -> Value:
+    def _whole_codes(self, number: RecordNumber, positions: range) -> Value:
         """Return the integers that the fields of a number make, as i32."""
         codec = Codec(self.builder, len(positions))
         parts = []
-        # indices and the bits of floats have no sign
-        is_signed = not (number.table or number.codebook or number.kind)
         for field, shift in number.parts:
+            # indices and the bits of floats have no sign
+            is_signed = not number.is_looked_up
             codes = self._integers(codec, field, positions, is_signed=is_signed)
             parts.append(codes << shift if shift else codes)
         return reduce(operator.or_, parts)
 
     def product(
-        self, numbers: tuple[NumberPattern, ...], positions: range, first: Value | None = None
+        self, numbers: tuple[RecordNumber, ...], positions: range, first: Value | None = None
     ) -> Value:
         """Return the product of `first`, if it is given, and of numbers, from the left."""
         product = first
@@ -185,22 +185,21 @@ class _Numbers:
             return values
         return values.sitofp(ir.VectorType(_F32, values.type.count))
 
-    def _integers(self, codec: Codec, index: int, positions: range, *, is_signed: bool) -> Value:
+    def _integers(self, codec: Codec, name: str, positions: range, *, is_signed: bool) -> Value:
         """Return the integers of a field as i32."""
-        kind = self._fields[index].kind
-        codes, wide = self._codes(codec, index, positions), codec.integers(32)
+        _, kind, bits, _ = self._fields[name][0]
+        codes, wide = self._codes(codec, name, positions), codec.integers(32)
         signed = is_signed and kind not in BIT_PLANES and INTEGERS[kind].is_signed
-        bits = self._fields[index].bits
         if signed and bits < BYTE_BITS:
             return codes.zext(wide) << 32 - bits >> 32 - bits
         return codes.sext(wide) if signed else codes.zext(wide)
 
-    def _codes(self, codec: Codec, index: int, positions: range) -> Value:
+    def _codes(self, codec: Codec, name: str, positions: range) -> Value:
         """Return the bits of elements of a field, in integers of at least a byte."""
-        field = self._fields[index]
+        field = self._fields[name][0]
         offsets = [field.offsets[position] for position in positions]
         word = max(field.bits, BYTE_BITS)
-        codes = self._load(codec, index, [offset // word for offset in offsets])
+        codes = self._load(codec, name, [offset // word for offset in offsets])
         if field.bits == word:
             return codes
         shifts = [offset % word for offset in offsets]
@@ -212,32 +211,32 @@ class _Numbers:
             numbers &= (1 << field.bits) - 1
         return numbers.trunc(codes.type)
 
-    def _load(self, codec: Codec, index: int, places: list[int]) -> Value:
+    def _load(self, codec: Codec, name: str, places: list[int]) -> Value:
         """Load words of a field, counted from the start of the block, into a vector."""
-        word = ir.IntType(max(self._fields[index].bits, BYTE_BITS))
+        word = ir.IntType(max(self._fields[name][0].bits, BYTE_BITS))
         low, span = min(places), max(places) - min(places) + 1
         if span > max(_MAX_SPAN, codec.lanes):
-            words = (self._load_at(index, place, word) for place in places)
+            words = (self._load_at(name, place, word) for place in places)
             return _vector_of(words, codec.vector(word))
-        loaded = self._load_at(index, low, ir.VectorType(word, span))
+        loaded = self._load_at(name, low, ir.VectorType(word, span))
         lanes = [place - low for place in places]
         if lanes == list(range(span)):
             return loaded
         return pick(loaded, lanes)
 
-    def _load_at(self, index: int, place: int, kind: Value) -> Value:
+    def _load_at(self, name: str, place: int, kind: Value) -> Value:
         """Load an integer, or a vector of them, at a place in the block; it is not aligned."""
-        nbytes = place * max(self._fields[index].bits, BYTE_BITS) // BYTE_BITS
-        return (self._addresses[index] + nbytes).load_at(kind)
+        field, address = self._fields[name]
+        return (address + place * max(field.bits, BYTE_BITS) // BYTE_BITS).load_at(kind)
 
-    def _numbers_of(self, number: NumberPattern, book: Codebook, positions: range) -> Value:
+    def _numbers_of(self, number: RecordNumber, book: Codebook, positions: range) -> Value:
         """Return numbers of a codebook as i32; those in adjacent lanes are loaded together."""
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
         kind = ir.ArrayType(BYTE, len(book.values))
         stored = new_constant(
             builder, "memdesc.codebook", ir.Constant(kind, bytearray(book.values))
         )
-        run, size = number.code_run, book.size
+        run, size = self._pattern.run_of_codes(number), book.size
         is_whole = (
             size in _LOADS
             and run % size == 0
@@ -254,12 +253,13 @@ class _Numbers:
         numbers = found.bitcast(ir.VectorType(BYTE, len(positions)))
         return numbers.sext(ir.VectorType(_I32, len(positions)))
 
-    def _code_at(self, number: NumberPattern, position: int) -> Value:
+    def _code_at(self, number: RecordNumber, position: int) -> Value:
         """Return the code of an element: of many parts, by vectors for the whole block."""
         if len(number.parts) <= _MAX_SCALAR_PARTS:
             codes = self._whole_codes(number, range(position, position + 1))
             return codes.extract_element(_I32(0))
-        count, run = min(MAX_LANES, self._block // number.code_run), number.code_run
+        run = self._pattern.run_of_codes(number)
+        count = min(MAX_LANES, self._pattern.block // run)
         lane, first = position // run % count, position // (run * count) * run * count
         key = number.parts, first
         if key not in self._known:

@@ -9,6 +9,7 @@ whatever their dims.
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import sha256
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from reorder.cpu.target import LINE_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.record import Codebook, Field, Number, RecordDesc
+    from memdesc.record import Field, Number, RecordDesc, Rule
 
 # Elements of one vector: a 512-bit register of f32.
 MAX_LANES = 16
@@ -35,29 +36,11 @@ _WIDE = frozenset(("s32", "u32", "s64", "u64", "f64", "boolean"))
 class FieldPattern(NamedTuple):
     """A field in a block."""
 
+    name: str
     kind: str
     bits: int
     # for each element of the block: the bit at which its value in this field starts
     offsets: tuple[int, ...]
-
-
-class NumberPattern(NamedTuple):
-    """A number of the rule: as `memdesc.record.Number`, with indices of fields."""
-
-    parts: tuple[tuple[int, int], ...]
-    minus: int
-    # the values as bytes of f32: code is cached by them, and 0.0 equals -0.0
-    table: bytes
-    divides: bool
-    codebook: Codebook | None
-    kind: str
-    # how many adjacent elements share its code: a power of two that divides the block
-    code_run: int
-
-    @property
-    def run(self) -> int:
-        """How many adjacent elements share its value."""
-        return self.code_run if self.codebook is None else 1
 
 
 class Pattern(NamedTuple):
@@ -65,13 +48,18 @@ class Pattern(NamedTuple):
 
     block: int
     fields: tuple[FieldPattern, ...]
-    code: NumberPattern
-    scale: tuple[NumberPattern, ...]
-    zero: NumberPattern | None
-    offset: tuple[NumberPattern, ...]
-    sign: int
-    # what each operation is rounded to
-    kind: str
+    rule: Rule
+    # hash of the others: 0.0 equals -0.0, but not in code
+    key: str
+
+    def run_of_codes(self, number: Number) -> int:
+        """Return how many adjacent elements share a code: a power of two that divides the block."""
+        names = {name for name, _ in number.parts}
+        return _run([field.offsets for field in self.fields if field.name in names], self.block)
+
+    def run_of(self, number: Number) -> int:
+        """Return how many adjacent elements share a value."""
+        return self.run_of_codes(number) if number.codebook is None else 1
 
 
 class PlacedPattern(NamedTuple):
@@ -180,31 +168,12 @@ def _placed(
     if (table % BYTE_BITS != rest).any():
         return None
     fields = tuple(
-        FieldPattern(part.kind, part.bits, tuple((row[:block] - row[0] + bit).tolist()))
+        FieldPattern(part.name, part.kind, part.bits, tuple((row[:block] - row[0] + bit).tolist()))
         for part, row, bit in zip(desc.fields, rows, rest, strict=True)
     )
-    names = [part.name for part in desc.fields]
-
-    def pattern_of(number: Number) -> NumberPattern:
-        parts = tuple((names.index(name), shift) for name, shift in number.parts)
-        run = _run([fields[field].offsets for field, _ in parts], block)
-        table = np.array(number.table, np.float32).tobytes()
-        _, minus, _, divides, codebook, kind = number
-        return NumberPattern(parts, minus, table, divides, codebook, kind, run)
-
-    rule = desc.rule
-    pattern = Pattern(
-        block,
-        fields,
-        pattern_of(rule.code),
-        tuple(map(pattern_of, rule.scale)),
-        None if rule.zero is None else pattern_of(rule.zero),
-        tuple(map(pattern_of, rule.offset)),
-        rule.sign,
-        rule.kind,
-    )
+    key = sha256(repr((block, fields, desc.rule)).encode()).hexdigest()[:14]
     return PlacedPattern(
-        pattern,
+        Pattern(block, fields, desc.rule, key),
         tuple(part.tensor for part in desc.fields),
         tuple(advance // BYTE_BITS for advance in advances),
         segment,
