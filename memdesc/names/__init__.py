@@ -64,16 +64,6 @@ CHANNELS_LAST = MappingProxyType(
     {"channels_last": {3: "nwc", 4: "nhwc", 5: "ndhwc"}, "channels_last_3d": {5: "ndhwc"}}
 )
 ANY_NDIMS = (*_PLAIN, *CHANNELS_LAST)
-# formats of quantised tensors, which `memdesc.record` describes
-_RECORDS = """
-q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k tq1_0 tq2_0 iq1_s iq1_m iq2_xxs iq2_xs iq2_s
-iq3_xxs iq3_s iq4_nl iq4_xs gguf_mxfp4 gguf_nvfp4 gptq awq torch_int4_cpu torch_int4_cpu_avx2
-torch_int4_cpu_default ocp_mxfp4 ocp_mxfp8 modelopt_nvfp4 compressed_nvfp4 modelopt_mxfp4
-compressed_mxfp4 gpt_oss_mxfp4 mxfp8 mlx_mxfp4 mlx_mxfp8 mlx_nvfp4 fp8_tensor fp8_channel fp8_block
-deepseek_fp8 deepseek_fp4 mlx pack_quantized int_quantized hqq ggml_soa adreno_noshuffle
-adreno_trans4_ns bnb_nf4 bnb_fp4
-"""
-RECORDS = frozenset(_RECORDS.split())
 # stands for all dims that the tag does not name
 _REST = "x"
 
@@ -85,10 +75,8 @@ class Name(NamedTuple):
     Parameters
     ----------
     vocabulary : str
-        ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights), ``tensorrt``,
-        ``acl``, ``ascend``, ``ncnn``, ``mnn``, ``tflite_gpu``, ``executorch`` or ``kvcache``
-        (orders of paged KV caches); ``memdesc`` for a tag with additions to oneDNN's notation.
-        Image types of Paddle-Lite and TVM have ``paddle`` and ``tvm``.
+        Which system's name it is, such as ``onednn``, or ``weights`` for packings of quantised
+        weights, ``memdesc`` for a tag with additions to oneDNN's notation.
     text : str
         The name itself.
     domain : str
@@ -262,7 +250,9 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
 
 def refuse_record(name: str) -> None:
     """Refuse the name of a record, which is not a layout."""
-    if name.lower() in RECORDS:
+    from memdesc.record import known_records  # only for a wrong name
+
+    if name.lower() in known_records():
         raise UnsupportedFormatError(
             f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
             f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"

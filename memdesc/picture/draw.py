@@ -14,11 +14,18 @@ from memdesc.errors import MemdescError, about, counted, short_repr
 from memdesc.index import checked_index
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
+from memdesc.picture import MEANINGS, Picture, fragment_of, svg_of
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
-from memdesc.picture.halves import Grid, Lines, grid_of, memory_half, memory_table, memory_text
-from memdesc.picture.picture import MEANINGS, Picture, fragment_of, svg_of
+from memdesc.picture.halves import (
+    Grid,
+    Lines,
+    Table,
+    grid_of,
+    memory_half,
+    memory_table,
+    memory_text,
+)
 from memdesc.picture.svg import plain
-from memdesc.picture.table import Table
 from memdesc.tags import LETTERS, check_letters
 
 

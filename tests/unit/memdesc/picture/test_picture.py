@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from memdesc import MemdescError, memory_desc
-from memdesc.picture import Picture
-from memdesc.picture.picture import check_font
+from memdesc.picture import Picture, check_font
 
 
 def test_notebooks_draw_and_terminals_print() -> None:
