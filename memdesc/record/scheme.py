@@ -391,17 +391,10 @@ class _Sizes(NamedTuple):
     def _refuse(self, letter: str, word: str, step: int) -> None:
         """Refuse a dim that is not a multiple of a step."""
         dim, name = self.letters.index(letter), self.scheme.name
-        size = self.dims[dim]
-        if word.isdecimal():
-            msg = f"{name} needs a multiple of {step} along {dim_name(dim)}, not {size}"
-        else:
-            has_all = self.scheme.option(word).has_all
-            way_out = f"; {word}={ALL} is one {word} for all" if has_all else ""
-            msg = (
-                f"{name}: a {word} of {self.options[word]} does not divide {dim_name(dim)} of size "
-                f"{size}{way_out}"
-            )
-        raise MemdescError(msg)
+        has_all = word in self.options and self.scheme.option(word).has_all
+        way_out = f"; {word}={ALL} is one {word} for all" if has_all else ""
+        where = f"along {dim_name(dim)}, not {self.dims[dim]}"
+        raise MemdescError(f"{name} needs a multiple of {step} {where}{way_out}")
 
     def words(self, part: Part, desc: RecordDesc, nbytes: int, count: int | None) -> Words:
         """Return how a tensor is stored that begins with a part, or is a constant of `count`."""

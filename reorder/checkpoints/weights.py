@@ -242,14 +242,14 @@ class Model:
         codes = None if claims.name is None else tensors_of(read_name(claims.name)[0])[0]
         for name in (prefix, f"{prefix}.weight"):
             entry = self.entries.get(name)
-            if entry is not None and isinstance(entry.desc, RecordDesc) and codes in {None, ONE}:
-                claims = claims._replace(declared=None, name=claims.name or entry.desc.name)
-                return decide(weight_of(self.entries, name).single, claims)
-        if codes == ONE and prefix in self.entries:
-            return decide(weight_of(self.entries, prefix).single, claims)
-        found = [each for each in self.found if prefix in {each.prefix, each.codes.name}]
-        if found:
-            return self._decided_by(min(found, key=lambda each: codes not in each.entries), claims)
+            if entry is not None and codes is None and isinstance(entry.desc, RecordDesc):
+                claims = claims._replace(declared=None, name=entry.desc.name)
+            elif entry is None or codes != ONE:
+                continue
+            return decide(weight_of(self.entries, name).single, claims)
+        for each in self.found:
+            if prefix in {each.prefix, each.codes.name}:
+                return self._decided_by(each, claims)
         known = first_of(repr(each.prefix) for each in self.found)
         hint = f": {known}" if known else ""
         raise MemdescError(
@@ -615,7 +615,7 @@ def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> Recor
     for role, refused in _REFUSED.items():
         if role in found.entries:
             read_name(refused)
-    scheme = SCHEMES.get(name)
+    scheme = SCHEMES.get(read_name(name)[0])
     if scheme is None:
         if (entry := found.entries.get(ONE)) is None:
             raise MemdescError(f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored")

@@ -98,7 +98,7 @@ pack
         => would be different; correct config.json if there are zeros
     .weight_zero_point=np.zeros((40, 6), 'i4'); weights.symmetric=False
         => 'fc.weight_zero_point' of s32 has the shape (40, 6) and 960 bytes, not (5, 6)
-    .weight_shape=np.array([30, 40]) => a group of 16 does not divide b (dim 1)
+    .weight_shape=np.array([30, 40]) => needs a multiple of 16 along b (dim 1)
     .weight_shape=np.array([40, 192]) => (40, 12) and 1920 bytes, not (40, 24)
     .weight_shape=np.array([2 ** 62, 2 ** 62]) => 4611686018
     .weight_shape=np.array([30, 48, 1]) => does not hold 2 integers
@@ -145,7 +145,7 @@ hqq
     .nbits=ZERO + 8 => 'fc.W_q' of u8 has the shape (48, 64)
     .nbits=ones(2, kind='i4') => s32 and shape (2,) does not hold an integer
     .nbits=np.array(4.0, 'f4') => does not hold an integer
-    .group_size=ZERO + 96 => a group of 96 does not divide
+    .group_size=ZERO + 96 => needs a multiple of 96 along
     .shape=np.array((25, 256)) => needs a multiple of 2 along a
     .shape=np.array(24) => does not hold 2 integers
     .quant_zero=ONE => 'fc.quant_zero' does not hold what
