@@ -19,7 +19,8 @@ from math import prod
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous
+from reorder.cpu.schedule.loops import contiguous_loops
+from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand, tile_rows
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
@@ -59,25 +60,27 @@ def cut_into_tiles(
     if box.is_zero:
         return [], [src_and_dst(box)]
     # 4-bit elements of dst are packed together with the padding
-    padded, line = widths[DST] < BYTE_BITS, LINE_BITS // widths[SRC]
+    padded = widths[DST] < BYTE_BITS
     if widths[0] == widths[1] < BYTE_BITS:
-        counts = _tile_counts(nodes, limit, line, padded=padded)
+        counts = _tile_counts(nodes, limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
         return _tiles_of(box, counts, {}, order)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
     # Tiles may be larger if only the narrower elements go through the scratch. A tile that needs no
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
-    for bits in (0, narrow, wide) if in_place else (wide,):
-        size = limit * wide // (bits or wide)
-        counts = _tile_counts(nodes, size, line, padded=padded)
+    # A tile is one run of dst if it is written in place then, and has whole lines of src.
+    for bits, line in product(
+        (0, narrow, wide) if in_place else (wide,), (LINE_BITS // widths[SRC], 0)
+    ):
+        counts = _tile_counts(nodes, limit * wide // (bits or wide), line, padded=padded)
         start, heads = None, {}
         if place is not None and not padded:
             heads = _heads(box, counts, LINE_BITS // widths[1], place)
             start = 0 if heads else place + box.offsets[DST]
-        cost_of_rows = partial(_cost_of_rows, nodes, widths[1], start)
-        order = _order_by_cost(nodes, counts, widths, cost_of_rows if streams else lambda _: 0.0)
+        cost_of_rows = partial(_cost_of_rows, box, widths[1], start) if streams else None
+        order = _order_by_cost(box, counts, widths, cost_of_rows)
         scratch = compress(widths, (not order.reads, not order.writes))
-        if max(scratch, default=0) <= bits:
+        if max(scratch, default=0) <= bits and (order.writes or not line):
             break
     return _tiles_of(box, counts, heads, order)
 
@@ -86,18 +89,25 @@ def cut_into_tiles(
 _ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
 
 
-def _cost_of_rows(nodes: tuple[Node, ...], width: int, start: int | None, row: int) -> float:
-    """Return the cost of writing rows of `row` elements to a dst that exceeds the caches.
+def _cost_of_rows(
+    box: Box, width: int, start: int | None, inner: tuple[Node, ...], sides: list[list[int]]
+) -> float:
+    """Return the cost of writing the rows of a tile to a dst that exceeds the caches.
 
-    To move the elements costs 1. `start` is where dst starts in its cache line, None for anywhere.
-    The model: whole lines, which non-temporal stores write, cost nothing. Parts of lines, at both
-    ends of rows that do not start lines, cost much: rows that start lines may be 16 times shorter.
+    To move the elements costs 1. `start` is where dst starts in its cache line, None for anywhere;
+    `sides` are the strides of the tile's nodes in src, dst and the operands. The model: whole
+    lines, which non-temporal stores write, cost nothing. Parts of lines, at both ends of rows that
+    do not start lines, cost much: rows that start lines may be 16 times shorter, unless they are
+    short because operands change.
     """
     line = LINE_BITS // width
-    lines = row // line
-    starts = [node.strides[DST] for node in nodes if abs(node.strides[DST]) >= row]
-    if start is not None and not any(at % line for at in (start, *starts)):
-        lines *= 16
+    src, dst, *operands = sides
+    run = row = tile_rows(inner, (src, dst)).columns
+    for operand in operands:
+        row = min(row, rows_of_operand(inner, Sides(src, dst, operand), []).columns)
+    starts = [node.strides[DST] for node in box.nodes if abs(node.strides[DST]) >= row]
+    is_aligned = start is not None and not any(at % line for at in (start, *starts))
+    lines = row // line * (16 if is_aligned and row == run else 1)
     return next((cost for limit, cost in _ROW_COSTS if lines < limit), 0.0)
 
 
@@ -166,17 +176,19 @@ _MIN_RUN = 8
 LONG_ROW_BITS = 1 << 13
 
 
-def _tile_counts(nodes: tuple[Node, ...], limit: int, line: int, *, padded: bool) -> dict[int, int]:
+def _tile_counts(
+    nodes: tuple[Node, ...], limit: int, line: int = 0, *, padded: bool
+) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
-    A cache line has `line` elements of src. With `padded` padding counts too, because the scratch
-    holds it with the data.
+    If a cache line has `line` elements of src, a tile may be one run of dst. With `padded` padding
+    counts too, because the scratch holds it with the data.
     """
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
     wanted = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
-    counts = _whole_run(nodes, limit, line) if common is None else {}
+    counts = _whole_run(nodes, limit, line) if line and common is None else {}
     if not counts:
         counts = _chain(nodes, SRC, wanted)
         for k, count in _chain(nodes, DST, wanted).items():
@@ -241,31 +253,34 @@ def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) ->
 
 
 def _order_by_cost(
-    nodes: tuple[Node, ...],
+    box: Box,
     counts: dict[int, int],
     widths: tuple[int, int],
-    cost_of_rows: Callable[[int], float],
+    cost_of_rows: Callable[[tuple[Node, ...], list[list[int]]], float] | None,
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
     `counts` are those of `_tile_counts`. To move an element costs its bits, and to write rows of
-    dst costs `cost_of_rows` of that. Elements may be moved out of src to make these rows longer.
+    dst costs `cost_of_rows` of that, if that is given: elements may be moved out of src to make
+    these rows longer.
     """
     orders = []
     for side in (DST, SRC):
-        order = _order_of_side(nodes, counts, side)
-        taken = [min(counts[k], nodes[k].valid) for k in order]
-        runs = [
-            prod(taken[len(taken) - inner :])
-            for inner in (
-                count_contiguous(taken[::-1], [nodes[k].strides[of] for k in order[::-1]])
-                for of in (SRC, DST)
-            )
-        ]
+        order = _order_of_side(box.nodes, counts, side)
+        inner = tuple(
+            box.nodes[k]._replace(valid=min(counts[k], box.nodes[k].valid)) for k in order
+        )
+        strides = [[node.strides[of] for node in inner] for of in range(len(box.offsets))]
+        extents = [node.valid for node in inner]
         # whether contiguous runs of a tile in src and in dst are long enough
-        is_read, is_written = (run >= min(_MIN_RUN, prod(taken)) for run in runs)
+        is_read, is_written = (
+            tile_rows(inner, [strides[of]]).columns >= min(_MIN_RUN, prod(extents))
+            for of in (SRC, DST)
+        )
         for reads in (is_read, False):
-            row = min(runs) if reads else runs[DST]
-            cost = widths[SRC] * (not reads) + widths[DST] * ((not is_written) + cost_of_rows(row))
+            cost: float = widths[SRC] * (not reads) + widths[DST] * (not is_written)
+            if cost_of_rows is not None:
+                sides = [strides[SRC] if reads else dense_strides(extents), *strides[1:]]
+                cost += widths[DST] * cost_of_rows(inner, sides)
             orders.append((cost, _TileOrder(order, reads, is_written)))
     return min(orders, key=lambda pair: pair[0])[1]

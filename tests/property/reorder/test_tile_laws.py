@@ -122,6 +122,17 @@ def test_beyond_the_caches_the_side_is_moved_that_leaves_long_rows_of_dst(
     assert sides == {(moved != "src", moved != "dst")}
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("s8", 8), ("s4", 4)])
+def test_beyond_the_caches_short_rows_of_scales_leave_src_in_place(kind: str, bits: int) -> None:
+    src, dst = memory_desc((2, 256, 56, 56), "f32"), memory_desc((2, 256, 56, 56), kind, "acdb")
+    attr = Attr(dst_scale=np.linspace(1, 2, 256), dst_scale_mask=2)
+    (box,) = plan_reorder(src, dst, attr).boxes
+    tiles, _ = cut_into_tiles(box, (32, bits), 4096, in_place=bits == 8, place=0, streams=True)
+    assert all(tile.reads and not tile.writes for tile in tiles)
+    # of four lines, and not the one line that makes a tile a run of dst
+    assert {tile.inner[-1].extent for tile in tiles} == {64}
+
+
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize(
     ("dims", "stag", "dtag"),
