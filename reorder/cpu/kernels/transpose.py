@@ -54,6 +54,9 @@ _SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
+# Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
+# that crosses the end of a line takes twice as long, and reads each line twice.
+_LEAST_WIDE_TILES = 4
 # Lines of src are prefetched so many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
@@ -197,8 +200,10 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
             edge.columns[k] = part.column_table[move.first + k]
         column_tables = where(is_narrow, narrow_table, part.column_table)
         src = elements.rebased(part.src)
-        with loop(move.first, move.last, step) as start:
-            stop = minimum(start + step, move.last)
+        skipped = _skipped_columns(part._replace(src=src), shape, lane.width)
+        before_first = where(skipped > 0, skipped - step, 0)
+        with loop(move.first + before_first, move.last, step) as begin:
+            start, stop = maximum(begin, move.first), minimum(begin + step, move.last)
             with loop(0, move.head.rows, height) as next_row:
                 row = minimum(next_row, last_row)
                 dst = elements.rebased(part.dst + row)
@@ -219,6 +224,24 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                     column = minimum(next_column, last_column)
                     table = column_tables + column * WORD_NBYTES
                     _emit_tile(block, column, (row_table, table), lane, next_column)
+
+
+def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Value:
+    """Return how many columns tiles of one lane move, so that wide ones start lines of src."""
+    elements, table = move.elements, move.row_table
+    # a call has few wide tiles of bytes
+    if shape.width == lanes or elements.bits == BYTE_BITS:
+        return move.first.like(0)
+    size = elements.bits // BYTE_BITS
+    address = elements.address_of(move.src + move.first)
+    skipped = (-address & (shape.width * size - 1)) // size
+    is_long = move.last - move.first >= _LEAST_WIDE_TILES * shape.width
+    # rows that are not whole lines apart gain nothing
+    starts = is_long & ((table[1] & (LINE_NBYTES - 1)) == 0)
+    if elements.streams:
+        # tiles that overlap would write lines of dst twice
+        starts &= (skipped & (lanes - 1)) == 0
+    return where(starts, skipped, 0)
 
 
 def _emit_tile(

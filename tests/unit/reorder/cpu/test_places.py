@@ -108,6 +108,13 @@ _PAIRS_AT_ODD_BYTES = memory_desc((3, 34, 7, 32), "s8", strides=(34 * 7 * 32 + 1
 _PAIRS_AT_STEPS = memory_desc((64, 33, 13, 8), "f32", strides=(104, 6663, 8, 1))
 _PAIRS_ELSEWHERE = memory_desc((20, 8, 16), "bf16", strides=(16, 336, 1))
 _REPEATED = memory_desc((20, 64, 59), "f32", strides=(0, 59, 1))
+# rows that all start at the same place of their lines of src, but not where these start
+_ALIKE = (
+    memory_desc((3, 33, 130), "f32", strides=(64 * 144, 144, 1), offset0=4),
+    memory_desc((3, 33, 130), "f32", strides=(64 * 144, 144, 1), offset0=1),
+    memory_desc((1, 64, 300), "s8", strides=(1, 4096, 1), offset0=5),
+    memory_desc((1, 70, 200), "bf16", strides=(1, 224, 1), offset0=24),
+)
 _REPEATED_IN_ROWS = (
     memory_desc((5, 129, 128), "f64", strides=(0, 1, 645)),
     memory_desc((5, 129, 128), "f64", strides=(1, 656, 5)),
@@ -124,6 +131,12 @@ _REPEATED_IN_ROWS = (
 # a conversion with an indirection table and padding
 @example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _SMALL, 2)
 @example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _LARGE, 1)
+# rows off the lines of src
+@example((_ALIKE[0], memory_desc((3, 33, 130), "f32", "cab")), [16, 60], _LARGE, 1)
+@example((_ALIKE[0], memory_desc((3, 33, 130), "f32", "acb")), [0], _SMALL, 2)
+@example((_ALIKE[1], memory_desc((3, 33, 130), "f32", "cab")), [0, 20], _SMALL, 1)
+@example((_ALIKE[2], memory_desc((1, 64, 300), "s8", "cab")), [1], _LARGE, 1)
+@example((_ALIKE[3], memory_desc((1, 70, 200), "bf16", "cab")), [16], _SMALL, 1)
 # rows cut into pieces; a piece that ends in the next row
 @example(_cases("f32", (4096, 33), "ab", "ba"), [4, 60], _SMALL, 2)
 @example(_cases("f32", (1040, 50), "ab", "ba"), [4], _LARGE, 1)
@@ -168,7 +181,7 @@ _REPEATED_IN_ROWS = (
 @example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
 # rows and their ends in turns
 @example(_cases("f32", (28, 1, 512, 64), "abcd", "abdc"), [16], _LARGE, 1)
-# pairs of rows that go on in the next pair
+# pairs of rows in short runs
 @example(_cases("bf16", (512, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 2)
 @example(_cases("bf16", (80, 48, 3, 3), "dcba", "ABcd8b16a2b"), [2, 62], _LARGE, 1)
 @example(_cases("bf16", (70, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 1)
