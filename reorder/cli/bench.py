@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from statistics import geometric_mean
-from typing import Any
 
 from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, Problem
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.cli.command import (
-    Columns,
-    Command,
-    Facts,
-    Options,
-    facts_of,
-    tabulate,
-    threads_of,
-)
+from reorder.cli.command import Columns, Command, Facts, Options, facts_of, tabulate, threads_of
 from reorder.cli.progress import Progress
 from reorder.system import count_cores
 
@@ -30,8 +21,8 @@ _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 _MOST_MB = 1e7
 
 
-# what --device does not take
-_OF_CASE = ("DIMS", "from", "to", "dtype", "to-dtype", "strides", "threads")
+# all that --device takes
+_OF_DEVICE = {"command", "device", "json", "seconds", "size"}
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -57,20 +48,15 @@ def _problem(options: Options) -> Problem:
     dims = options.dims
     if dims is None:
         raise MemdescError("nothing to measure: give dims, such as 8x256x56x56")
-    given = {name: _given(options, name) for name in ATTRIBUTES}
+    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     return Problem(
         dims,
         options.from_ or "abx",
         options.to or "abx",
         options.dtype,
         options.to_dtype,
-        options.strides or "",
-        {name: str(value) for name, value in given.items() if value is not None},
+        options={name: str(value) for name, value in given.items() if value is not None},
     )
-
-
-def _given(options: Options, flag: str) -> Any:
-    return getattr(options, {"from": "from_"}.get(flag, flag.lower().replace("-", "_")))
 
 
 def _on_device(options: Options) -> Facts:
@@ -78,8 +64,12 @@ def _on_device(options: Options) -> Facts:
         raise MemdescError("--size is for an OpenCL device: add --device NAME")
     if options.size is not None and not 0 < options.size < _MOST_MB:
         raise MemdescError(f"--size {options.size:g}: give megabytes above 0, such as 16")
-    if given := [flag for flag in (*_OF_CASE, *ATTRIBUTES) if _given(options, flag) is not None]:
-        given = [flag if flag == "DIMS" else f"--{flag}" for flag in given]
+    given = [
+        "DIMS" if name == "dims" else f"--{name.rstrip('_').replace('_', '-')}"
+        for name, value in vars(options).items()
+        if value is not None and name not in _OF_DEVICE
+    ]
+    if given:
         raise MemdescError(
             f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         )

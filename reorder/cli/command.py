@@ -65,13 +65,13 @@ class Line(NamedTuple):
     text: Any
 
 
-def json_of(facts: Facts) -> Facts:
+def json_of(fact: Any) -> Any:
     """Return what facts are as JSON."""
-    return {
-        key: each.fact if isinstance(each, Said) else each
-        for key, each in facts.items()
-        if not isinstance(each, Line)
-    }
+    if isinstance(fact, Said):
+        return fact.fact
+    if isinstance(fact, dict):
+        return {key: json_of(each) for key, each in fact.items() if not isinstance(each, Line)}
+    return [*map(json_of, fact)] if isinstance(fact, list) else fact
 
 
 def lines(facts: Facts) -> list[str]:
@@ -91,6 +91,8 @@ def lines(facts: Facts) -> list[str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Said):
+        return str(value.text)
     if isinstance(value, dict):
         return ", ".join(f"{key.replace('_', ' ')} {each}" for key, each in value.items())
     if value is None:

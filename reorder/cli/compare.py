@@ -27,10 +27,6 @@ _SHOWN = 8
 _CHECKPOINTS = (".index.json", *(row.ending for row in FORMATS.values() if row.has_metadata))
 # what says how far apart two tensors are
 _AMOUNTS = ("max_ulp", "mean_error", "cosine")
-_LINE = (
-    "{index}: {a} and {b}, {difference} apart; offset {offsets[0]} (byte {bytes[0]}) in a, "
-    "{offsets[1]} (byte {bytes[1]}) in b"
-)
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -106,19 +102,12 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         **{key: Said(each, _amount(each)) for key, each in facts_of(found, *_AMOUNTS).items()},
     }
     if found.worst:
-        worst, *first = map(_facts, (found.worst, *found.first))
+        worst, *first = map(_said, (found.worst, *found.first))
         # what the layouts call the dims; a and b alone are the tensors here
         letters = a.desc.letters or b.desc.letters
         names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
-        where: list[Facts] = [
-            {"dim": name, "differing": _ranges(counts), "of": len(counts)}
-            for name, counts in zip(names, found.by_dim, strict=True)
-        ]
-        facts |= {
-            "worst": Said(worst, _LINE.format_map(worst)),
-            "first": Said(first, [*map(_LINE.format_map, first)]),
-            "where": Said(where, [*map(_where_line, where)]),
-        }
+        where = [_where(*each) for each in zip(names, found.by_dim, strict=True)]
+        facts |= {"worst": worst, "first": first, "where": where}
     if notes := [note for path in paths if (note := Operand(path).codes_note())]:
         facts["notes"] = notes
     padding = dict(zip("ab", found.padding, strict=True))
@@ -130,13 +119,26 @@ def _tolerance(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("atol", "rtol", "resolution")}
 
 
-def _facts(found: Difference) -> Facts:
-    return {
+def _said(found: Difference) -> Said:
+    facts = {
         "index": found.at,
         **facts_of(found, "a", "b", "difference"),
         "offsets": (found.offset_a, found.offset_b),
         "bytes": (found.byte_a, found.byte_b),
     }
+    a, b, apart = map(_number, (found.a, found.b, found.difference))
+    text = (
+        f"{found.at}: {a} and {b}, {apart} apart; offset {found.offset_a} (byte {found.byte_a}) in "
+        f"a, {found.offset_b} (byte {found.byte_b}) in b"
+    )
+    return Said(facts, text)
+
+
+def _number(number: Any) -> str:
+    """Return a number as text: one of f32 without the digits that only f64 needs."""
+    with np.errstate(over="ignore"):
+        is_short = isinstance(number, float) and float(np.float32(number)) == number
+    return str(np.float32(number) if is_short else number)
 
 
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
@@ -166,11 +168,13 @@ def _amount(amount: float | str) -> str:
     return f"{amount:.8g}" if isinstance(amount, float) else str(amount)
 
 
-def _where_line(row: Facts) -> str:
-    shown = [str(low) if low == high else f"{low} to {high}" for low, high in row["differing"]]
+def _where(dim: str, counts: NDArray[np.int64]) -> Said:
+    """Return at which indices of a dim elements differ."""
+    size, ranges = len(counts), _ranges(counts)
+    shown = [str(low) if low == high else f"{low} to {high}" for low, high in ranges]
     parts = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
-    is_all = row["differing"] == [[0, row["of"] - 1]]
-    return f"{row['dim']}: {'all' if is_all else parts} of {row['of']}"
+    text = f"{dim}: {'all' if ranges == [[0, size - 1]] else parts} of {size}"
+    return Said({"dim": dim, "differing": ranges, "of": size}, text)
 
 
 def _is_folder_of_files(path: str) -> bool:

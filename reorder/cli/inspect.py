@@ -17,8 +17,7 @@ from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
-from memdesc.tuples import NamedTuple
-from reorder.checkpoints.formats.entry import NOT_BYTES, UNQUANTISED, WEIGHT, Container, Entry
+from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, UNQUANTISED, WEIGHT, Container, Entry
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
 from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
@@ -46,8 +45,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
         each.sort(key=lambda row: -v if isinstance(v := row[options.sort], int) else v)
     shown = {row["name"] for row in found}
     weights = _weights(container, model.weights)
-    chosen = sorted((each for each in weights if each.codes in shown), key=lambda each: each.layer)
-    plain = [each.layer for each in weights if each.desc is None]
+    chosen = [each for each in weights if each.codes.name in shown]
+    chosen.sort(key=lambda each: each.prefix)
+    plain = [each.prefix for each in weights if each.desc is None]
     unscaled, orphans = find_unscaled(model), find_orphans(model)
     facts: Facts = {
         "files": [*map(str, container.files)],
@@ -60,11 +60,11 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "kinds": _kinds(found),
         "weights": [
             {
-                "name": each.layer,
+                "name": each.prefix,
                 "scheme": each.desc.name,
                 "dims": each.desc.dims,
                 "options": dict(each.desc.options),
-                "bytes": each.nbytes,
+                "bytes": _nbytes(each),
             }
             for each in chosen
             if each.desc is not None
@@ -135,41 +135,31 @@ def _alike(rows: Iterable[Facts]) -> list[Facts]:
     return found
 
 
-class _Weight(NamedTuple):
-    """A weight, and the record that it is; None for a matrix of floats."""
-
-    layer: str
-    codes: str
-    desc: RecordDesc | None
-    nbytes: int
-
-
-def _weights(container: Container, groups: Sequence[Weight]) -> list[_Weight]:
+def _weights(container: Container, groups: Sequence[Weight]) -> list[Weight]:
     """Return the quantised weights of a checkpoint, and the matrices that are not quantised."""
-    found = []
-    for group in groups:
-        if group.desc is not None:
-            nbytes = sum(entry.nbytes for entry in group.tensors.values())
-            found.append(_Weight(group.prefix, group.codes.name, group.desc, nbytes))
+    found = [group for group in groups if group.desc is not None]
     taken = {name for group in groups for name in group.names}
     for name, entry in container.entries.items():
-        desc = entry.desc
-        layer = name.removesuffix(WEIGHT)
+        desc, layer = entry.desc, name.removesuffix(WEIGHT)
         if isinstance(desc, RecordDesc):
-            found.append(_Weight(layer, name, desc, entry.nbytes))
+            found.append(Weight(layer, {ONE: entry}, desc=desc))
         elif name in taken or layer == name or desc is None:
             continue
         elif desc.ndims >= len("oi") and desc.dtype.name in _FLOATS:
-            found.append(_Weight(layer, name, None, entry.nbytes))
+            found.append(Weight(layer, {ONE: entry}))
     return found
 
 
-def _layers(weights: Iterable[_Weight]) -> Facts:
+def _nbytes(weight: Weight) -> int:
+    return sum(entry.nbytes for entry in (weight.tensors or weight.entries).values())
+
+
+def _layers(weights: Iterable[Weight]) -> Facts:
     """Return the layers of each record and those that are not quantised."""
     kinds: dict[tuple[Any, ...], Facts] = {}
     plain: Facts = {"layers": [], "bytes": 0}
-    for layer, _, desc, nbytes in weights:
-        if desc is None:
+    for weight in weights:
+        if (desc := weight.desc) is None:
             kind, elements = plain, 0
         else:
             code, scales, elements = desc.rule.code, _scales(desc), prod(desc.dims)
@@ -178,8 +168,8 @@ def _layers(weights: Iterable[_Weight]) -> Facts:
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
             kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
             kind["weights"] += elements
-        kind["layers"].append(layer)
-        kind["bytes"] += nbytes
+        kind["layers"].append(weight.prefix)
+        kind["bytes"] += _nbytes(weight)
     return {"quantised": [*kinds.values()], "not_quantised": plain}
 
 

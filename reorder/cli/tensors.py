@@ -50,7 +50,7 @@ from reorder.checkpoints.formats.table import (
     refusal,
 )
 from reorder.checkpoints.weights import weight_of
-from reorder.cli.command import Facts
+from reorder.cli.command import Facts, Said
 from reorder.cli.layouts import buffer_of
 from reorder.disk import as_path, open_file
 from reorder.memory.inputs import as_memory, from_pixels
@@ -177,7 +177,7 @@ class Operand:
         held = np.dtype(found.dtype.numpy if isinstance(found, Memory) else found.dtype)
         is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
         if dtype is not None and held != dtype.numpy and not is_words:
-            raise other_type(f"{self.text!r} holds {held}", dtype, "name that one")
+            raise other_type(f"{self.text!r} holds {self.entry.element}", dtype, "name that one")
         return found
 
     @contextmanager
@@ -465,11 +465,8 @@ def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
     count, places = find_nonzero(memory.data, desc, limit)
     facts: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, key: not count}
     if count:
-        facts |= {
-            "not_zero": count,
-            "places": [
-                {"index": place.at, "byte": place.byte, "bits": f"{place.bits:#x}"}
-                for place in places
-            ],
-        }
+        found = [
+            {"index": place.at, "byte": place.byte, "bits": f"{place.bits:#x}"} for place in places
+        ]
+        facts |= {"not_zero": count, "places": Said(found, found or None)}
     return facts
