@@ -401,9 +401,9 @@ def plan_conversion(
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
+        name = output_format(wanted, may_be_folder=given.is_dir())
         model = Model(given, container)
         whole = Decided(model) if to is None else decide_target(to, model)
-        name = output_format(wanted, may_be_folder=given.is_dir())
         container, plan = whole.model.container, Plan(whole, found, name)
         if plan.is_redeclared:
             model.configs.refuse_changed()

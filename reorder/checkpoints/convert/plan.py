@@ -132,12 +132,9 @@ class Plan:
     """What each tensor of a model becomes: the last rule that matches it applies."""
 
     def __init__(self, whole: Decided, rules: Sequence[Rule], format_name: str) -> None:
-        model, is_asked = whole.model, bool(rules or whole.chosen)
+        self._model = model = whole.model
         self._entries, self._format = model.entries, format_name
-        self._weights = model.found if is_asked else []
-        narrow = self._weights or (is_asked and any(map(_is_narrow, self._entries.values())))
-        self._claims = model.claims if narrow else Claims()
-        self._has_nodes = model.container.has_nodes
+        self._weights = model.found if rules or whole.chosen else []
         # the rule of each tensor, and the weight that it moves as a whole, if it does
         self._chosen = {**whole.chosen}
         # weights by prefixes and the names of codes; tensors that belong to none have prefixes too
@@ -251,7 +248,7 @@ class Plan:
             if weight is None or weight.codes.name in found:
                 continue
             # a target has decided what it moves
-            moved = weight if weight.tensors else _decided(weight, rule, self._claims)
+            moved = weight if weight.tensors else _decided(weight, rule, self._model.claims)
             step = _record_step(moved, rule, self._format)
             kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
             if weight.tensors or moved.desc is None or moved.desc.name != kept:
@@ -289,21 +286,23 @@ class Plan:
                 wrong = moved
             for name in wrong:
                 own[name].fail(self._problem(weight, name))
-        declared = self._claims.declared
-        for name in sorted(changed) if declared or self._has_nodes else ():
-            # scales may have names that are not known; in a graph, weights may be unsigned bytes
-            if _is_narrow(self._entries[name], or_unsigned=self._has_nodes):
-                why = "whose scales only the nodes of the model know"
-                if declared:
-                    why = (
-                        f"of a quantised model, according to {declared.file}, but no tensor beside "
-                        "it is known to hold their scales"
-                    )
+        has_nodes = self._model.container.has_nodes
+        for name in sorted(changed):
+            # in a graph, weights may be unsigned bytes
+            if not _is_narrow(self._entries[name], or_unsigned=has_nodes):
+                continue
+            why = "whose scales only the nodes of the model know" if has_nodes else ""
+            if declared := self._model.claims.declared:
+                why = (
+                    f"of a quantised model, according to {declared.file}, but no tensor beside it "
+                    "is known to hold their scales"
+                )
+            if why:
                 own[name].fail(f"{name} holds codes {why}; leave it as it is")
 
     def _problem(self, weight: Weight, name: str) -> str:
         """Return what is wrong with a change of a tensor alone, and the way out."""
-        group = decide(weight, self._claims)
+        group = decide(weight, self._model.claims)
         if group.desc is None:
             way = (
                 f"no rule can move them together: {group.reason}; leave them as they are, or "
