@@ -145,6 +145,14 @@ def test_paths_that_the_system_refuses_are_errors_of_ours(tmp_path: Path) -> Non
         convert(source, tmp_path / ("x" * 300) / "out")
 
 
+def test_only_a_folder_becomes_a_folder_whose_name_has_a_dot(tmp_path: Path) -> None:
+    source, target = _made(tmp_path / "model", _ONE), tmp_path / "Some-1.5"
+    with pytest.raises(MemdescError, match="names no format of checkpoints"):
+        convert(source / "model.safetensors", target)
+    convert(source, target)
+    assert _names_in(target) == {"a", "b"}
+
+
 def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
     small = SMALL._replace(shard_bytes=20000)
     first = converted(model, tmp_path / "many", "*.mlp: awq -> gptq", settings=small)
