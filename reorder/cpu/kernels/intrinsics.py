@@ -25,23 +25,14 @@ def _store_int(_: Builder, address: Number, index: Number, value: Number) -> Non
     address[index] = value
 
 
-def _load(order: str) -> Callable[..., Number]:
-    """Return what emits an atomic load of an int64, in an order of LLVM."""
-
-    def emit(builder: Builder, address: Number, index: Number) -> Number:
-        pointer = int64_pointer(address, index).raw
-        return Number(builder, builder.load_atomic(pointer, order, WORD_NBYTES))
-
-    return emit
+def _load_shared(builder: Builder, address: Number, index: Number) -> Number:
+    pointer = int64_pointer(address, index).raw
+    return Number(builder, builder.load_atomic(pointer, "acquire", WORD_NBYTES))
 
 
-def _store(order: str) -> Callable[..., None]:
-    """Return what emits an atomic store of an int64, in an order of LLVM."""
-
-    def emit(builder: Builder, address: Number, index: Number, value: Number) -> None:
-        builder.store_atomic(value.raw, int64_pointer(address, index).raw, order, WORD_NBYTES)
-
-    return emit
+def _store_shared(builder: Builder, address: Number, index: Number, value: Number) -> None:
+    pointer = int64_pointer(address, index).raw
+    builder.store_atomic(value.raw, pointer, "release", WORD_NBYTES)
 
 
 def _exchange(
@@ -82,10 +73,8 @@ EMITTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "load_int": _load_int,
         "store_int": _store_int,
-        "load_relaxed": _load("monotonic"),
-        "store_relaxed": _store("monotonic"),
-        "load_shared": _load("acquire"),
-        "store_shared": _store("release"),
+        "load_shared": _load_shared,
+        "store_shared": _store_shared,
         "exchange_shared": _exchange,
         "pause": _pause,
         "stack_address": _stack_address,

@@ -15,20 +15,8 @@ def store_int(address: int, index: int, value: int) -> None:
     raise NotImplementedError
 
 
-# For words that other threads use at the same time. These two order nothing (relaxed in C11);
-
-
-def load_relaxed(address: int, index: int) -> int:
-    """Load an int64 atomically."""
-    raise NotImplementedError
-
-
-def store_relaxed(address: int, index: int, value: int) -> None:
-    """Store an int64 atomically."""
-    raise NotImplementedError
-
-
-# these do: what is written before a store (release) is visible after the load of it (acquire).
+# For words that other threads use at the same time: what is written before a store (release in C11)
+# is visible after the load of it (acquire). None is relaxed, which x86 would not make faster.
 
 
 def load_shared(address: int, index: int) -> int:

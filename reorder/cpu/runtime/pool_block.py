@@ -49,12 +49,12 @@ class PoolFields(NamedTuple):
     job: int
     src_at: int
     dst_at: int
-    # number of the last job with threads that were late, whose chunks others take. Relaxed: chunks
-    # that nobody else takes are run by the caller
+    # number of the last job with threads that were late, whose chunks others take; chunks that
+    # nobody else takes are run by the caller
     late: int
     # number of workers that were started: published by Python, loaded with acquire
     started: int
-    # how often a worker polls for a job before it sleeps. Relaxed: a time, nothing else
+    # how often a worker polls for a job before it sleeps
     spins: int
     # addresses of C functions: yield the core; wait some microseconds for a lock of Python, which
     # is how a thread sleeps on every system, and a lock that is never free; acquire and release a
@@ -80,15 +80,14 @@ class ThreadFields(NamedTuple):
     """The fields of one thread."""
 
     # how many chunks of its group were taken, by any thread, and of which job; see `TAKEN_UNIT`.
-    # Loaded relaxed, and changed by exchanges, which give each chunk to one thread
+    # Changed by exchanges, which give each chunk to one thread
     taken: int
     # of a worker, twice the number of its last job, plus 1 while it is inside: the worker enters
     # and the caller ends the job by an exchange; a worker that leaves stores it with release, and
     # the caller loads it with acquire
     turn: int
-    # whether it sleeps, or is about to: 0 or 1. A worker stores it with release; a thread that
-    # wakes the worker loads it relaxed and clears it by an exchange. A thread that reads it too
-    # early wakes nobody, and the others do that worker's part
+    # whether it sleeps, or is about to: 0 or 1. A thread that wakes the worker clears it by an
+    # exchange. A thread that reads it too early wakes nobody, and the others do that worker's part
     asleep: int
     # address of the lock on which it sleeps: written before the thread starts, and so before the
     # thread stores `asleep`

@@ -15,11 +15,9 @@ from reorder.cpu.runtime.intrinsics import (
     call_interpreter,
     exchange_shared,
     load_int,
-    load_relaxed,
     load_shared,
     pause,
     store_int,
-    store_relaxed,
     store_shared,
 )
 from reorder.cpu.runtime.pool_block import (
@@ -49,10 +47,10 @@ def _wake_others(pool: int, thread: int, workers: int, number: int) -> None:
         other = pool + THREADS_AT + THREAD_NBYTES * k
         if (
             k <= workers
-            and load_relaxed(other, THREAD.asleep)
+            and load_shared(other, THREAD.asleep)
             and exchange_shared(other, THREAD.asleep, 1, 0)
         ):
-            store_relaxed(pool, POOL.late, number)
+            store_shared(pool, POOL.late, number)
             call_c(load_int(pool, POOL.release_at), (load_int(other, THREAD.lock),))
 
 
@@ -60,7 +58,7 @@ def _take(group: int, number: int, chunks: int) -> int:
     """Take a chunk of a group of a job; returns its index, or `chunks` if none is left."""
     none_taken = number * TAKEN_UNIT
     while True:
-        word = load_relaxed(group, THREAD.taken)
+        word = load_shared(group, THREAD.taken)
         taken = word - none_taken if word > none_taken else 0
         if taken >= chunks:
             return chunks
@@ -111,9 +109,9 @@ def _helps(pool: int, thread: int, number: int) -> bool:
         return True
     if thread == 0:
         for k in range(1, groups):
-            if load_relaxed(pool + THREADS_AT + THREAD_NBYTES * k, THREAD.turn) < 2 * number:
-                store_relaxed(pool, POOL.late, number)
-    return bool(load_relaxed(pool, POOL.late) == number)
+            if load_shared(pool + THREADS_AT + THREAD_NBYTES * k, THREAD.turn) < 2 * number:
+                store_shared(pool, POOL.late, number)
+    return bool(load_shared(pool, POOL.late) == number)
 
 
 def _work(pool: int, thread: int, number: int) -> None:
@@ -138,13 +136,13 @@ def _spin(pool: int, spins_left: int) -> None:
 
 def _enter(worker: int, number: int) -> bool:
     """Enter the job with a number as a worker; returns False if it has ended."""
-    turn = load_relaxed(worker, THREAD.turn)
+    turn = load_shared(worker, THREAD.turn)
     return bool(turn < 2 * number and exchange_shared(worker, THREAD.turn, turn, 2 * number + 1))
 
 
 def _end(pool: int, workers: int, number: int) -> None:
     """End a job for the workers that have not entered it, and wait for the others."""
-    spins_left = load_relaxed(pool, POOL.spins)
+    spins_left = load_shared(pool, POOL.spins)
     for thread in range(1, workers + 1):
         worker = pool + THREADS_AT + THREAD_NBYTES * thread
         turn = load_shared(worker, THREAD.turn)
@@ -167,13 +165,13 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
     store_int(pool, POOL.job, job)
     store_int(pool, POOL.src_at, src_at)
     store_int(pool, POOL.dst_at, dst_at)
-    number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1
+    number = load_shared(pool, POOL.state) // JOB_UNIT + 1
     region = load_shared(pool, POOL.region_at)
     if region and not call_c(load_int(pool, POOL.inside_at), (0,)) & INT_MASK:
         # no worker may enter
         store_shared(pool, POOL.state, number * JOB_UNIT)
         # a region may have fewer threads
-        store_relaxed(pool, POOL.late, number)
+        store_shared(pool, POOL.late, number)
         # 0: as many threads as the caller's regions have; another number would end threads
         call_c(region, (load_int(pool, POOL.enter_at), pool, 0, 0))
     else:
@@ -224,4 +222,4 @@ def enter_region(pool: int) -> None:
     """Work as a thread of an OpenMP runtime in a parallel region."""
     thread = call_c(load_int(pool, POOL.number_at), (0,)) & INT_MASK
     if thread <= load_int(load_int(pool, POOL.job), JOB.workers):
-        _work(pool, thread, load_relaxed(pool, POOL.state) // JOB_UNIT)
+        _work(pool, thread, load_shared(pool, POOL.state) // JOB_UNIT)

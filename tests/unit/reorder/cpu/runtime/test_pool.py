@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from reorder.cpu.kernels.interpreter import InterpreterCall
-from reorder.cpu.runtime.intrinsics import exchange_shared, load_relaxed
+from reorder.cpu.runtime.intrinsics import exchange_shared, load_shared
 from reorder.cpu.runtime.jit import c_function, compiled_at
 from reorder.cpu.runtime.pool import load_pool, run_job
 from reorder.cpu.runtime.pool_block import MAX_WORKERS, Job
@@ -22,7 +22,7 @@ def add_shared(address: int, index: int, value: int) -> None:
     """Add to an int64 that other threads change too."""
     is_added = False
     while not is_added:
-        before = load_relaxed(address, index)
+        before = load_shared(address, index)
         is_added = exchange_shared(address, index, before, before + value)
 
 
