@@ -278,10 +278,7 @@ class MemoryDesc(Written):
     def strides(self) -> tuple[int, ...]:
         """Elements from one outer block of each dim to the next.
 
-        Raises
-        ------
-        NotBlockedError
-            If dims are fused.
+        Raises NotBlockedError if dims are fused.
         """
         return self.layout.strides(self.letters)
 
@@ -289,10 +286,7 @@ class MemoryDesc(Written):
     def inner_blks(self) -> tuple[int, ...]:
         """Sizes of the inner blocks, outermost first.
 
-        Raises
-        ------
-        NotBlockedError
-            If the inner blocks are not a dense tile of nested blocks; with the reason.
+        Raises NotBlockedError with the reason if they are not a dense tile of nested blocks.
         """
         return tuple(block.extent for block in self.layout.tile(self.letters))
 
@@ -306,10 +300,7 @@ class MemoryDesc(Written):
     def blocks(self) -> tuple[Block, ...]:
         """The layout as data: index i of a block's axis adds (i // step) % extent * stride.
 
-        Raises
-        ------
-        NotBlockedError
-            If the layout is swizzled: its blocks give only the base of each offset.
+        Raises NotBlockedError if the layout is swizzled: its blocks give only the base of offsets.
         """
         layout = self.layout
         return layout.blocks if not layout.xor else layout.axis_blocks(0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.extra import FACTORS, compensation_layout
-from memdesc.source import Language, language_of
+from memdesc.source import Language, axis_name, check_name, dims_of_axis, language_of
 from memdesc.source.languages import (
     Function,
     Line,
@@ -31,7 +31,6 @@ from memdesc.source.languages import (
     store_data,
     sum_of,
 )
-from memdesc.source.layouts import axis_name, check_name, dims_of_axis
 from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
