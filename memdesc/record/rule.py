@@ -263,44 +263,38 @@ def _check_parts(number: Number) -> None:
             )
     if kind not in ("", *JOINED_KINDS):
         raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
-    one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
-    if len(one_of) > 1 or (minus and one_of):
-        what = [*(["minus"] if minus else []), *one_of]
+    given = [name for name in ("minus", "table", "codebook", "kind") if getattr(number, name)]
+    if len(given) > 1:
         raise MemdescError(
-            f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
+            f"a Number has one of minus, table, codebook and kind, not {' and '.join(given)}"
         )
 
 
 def _check_fields(number: Number, fields: list[Field]) -> None:
     """Refuse a number whose fields are not integers of as many bits as it needs."""
-    joined = len(fields) > 1 or number.minus or number.is_looked_up or number.parts[0][1]
+    parts, minus, table, _, codebook, kind = number
+    joined = len(fields) > 1 or minus or number.is_looked_up or parts[0][1]
     if joined and not all(is_integer(part.kind) for part in fields):
         raise MemdescError(
             f"{number}: only integers are joined, shifted and looked up; floats stand alone"
         )
     if len({(part.groups, part.index) for part in fields}) > 1:
         raise MemdescError(f"{number}: the fields of one number must have the same groups")
-    width = max(shift + part.bits for part, (_, shift) in zip(fields, number.parts, strict=True))
+    width = max(shift + part.bits for part, (_, shift) in zip(fields, parts, strict=True))
     if width > _MAX_WIDTH and is_integer(fields[0].kind):
         raise MemdescError(
             f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
         )
-    if number.table and (width > _MAX_TABLE or len(number.table) != 1 << width):
+    what, held, size, most = "table", len(table), 1, _MAX_TABLE
+    if codebook:
+        what, held, size, most = "codebook", len(codebook.values), codebook.size, _MAX_VECTOR_BITS
+    if held and (width > most or held != size << width):
         raise MemdescError(
-            f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
-            f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
+            f"{number}: the {what} has {held} numbers, but codes of {width} bits need "
+            f"{size << width}; at most {most} bits are looked up"
         )
-    if book := number.codebook:
-        wanted = book.size << width
-        if width > _MAX_VECTOR_BITS or len(book.values) != wanted:
-            raise MemdescError(
-                f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
-                f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
-            )
-    if number.kind and width != JOINED_KINDS[number.kind]:
-        raise MemdescError(
-            f"{number}: {number.kind} has {JOINED_KINDS[number.kind]} bits, not {width}"
-        )
+    if kind and width != JOINED_KINDS[kind]:
+        raise MemdescError(f"{number}: {kind} has {JOINED_KINDS[kind]} bits, not {width}")
 
 
 def check_constant(constant: Constant) -> None:

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, short_repr
-from memdesc.record import RecordDesc
 from reorder.checkpoints.formats.entry import (
     MAX_DESCRIPTOR,
     MAX_NAME,
@@ -179,25 +178,18 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
         )
     (tensor,) = tensors
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-    if not isinstance(desc, MemoryDesc):
-        what = f"a {desc.name} record" if isinstance(desc, RecordDesc) else f"a {tensor.dtype}"
-        raise _inexpressible(name, what, "decode it to a float type")
-    if desc.dtype.numpy.isbuiltin != 1:
-        raise _inexpressible(name, f"elements of {desc.dtype}", "convert it to f32 or another type")
-    for strides in (None, _column_major(desc.dims)):
-        if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
-            shape = desc.dims if tensor.shape else ()
-            head = _header(desc.dtype.numpy, shape, is_fortran=strides is not None)
-            span = (len(head), tensor.nbytes)
-            return PlannedFile(name, sum(span), ((0, head),), {tensor.name: span})
-    raise _inexpressible(name, f"the layout of {desc!r}", "reorder it to 'plain'")
-
-
-def _inexpressible(name: str, what: str, way_out: str) -> MemdescError:
-    return MemdescError(
-        f"{name!r}: a .npy has no place for {what}: it holds row-major and column-major arrays of "
-        "numpy's own types. Write a .safetensors or a .npz, which keep it; or only its bytes, as a "
-        f"C kernel takes them, with --raw or reorder.checkpoints.save_raw; or {way_out}"
+    if isinstance(desc, MemoryDesc) and desc.dtype.numpy.isbuiltin == 1:
+        for strides in (None, _column_major(desc.dims)):
+            if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
+                shape = desc.dims if tensor.shape else ()
+                head = _header(desc.dtype.numpy, shape, is_fortran=strides is not None)
+                span = (len(head), tensor.nbytes)
+                return PlannedFile(name, sum(span), ((0, head),), {tensor.name: span})
+    raise MemdescError(
+        f"{name!r}: a .npy has no place for {desc or tensor.dtype}: it holds row-major and "
+        "column-major arrays of numpy's own types. Write a .safetensors or a .npz, which keep it; "
+        "or only its bytes, as a C kernel takes them, with --raw or reorder.checkpoints.save_raw; "
+        "or decode it, convert it to f32, or reorder it to 'plain'"
     )
 
 
