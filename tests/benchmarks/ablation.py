@@ -12,8 +12,8 @@ it is, in random order; `--seconds-total` ends this early, for each number of th
 its CPU time counts, which other processes disturb less than the time of day.
 
 Mechanisms that are joined by + are off together: one may hide what another is worth. A row says in
-how many listed and fresh cases its mechanism changes anything. dst starts `--place` bytes into a
-cache line, by default where large arrays of numpy do.
+how many listed and fresh cases its mechanism changes anything. src and dst start `--place` bytes
+into a cache line, by default where large arrays of numpy do.
 
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
@@ -122,6 +122,11 @@ def _at_zero(_: Any) -> Any:
     return lambda _elements, _dst, _lanes, count, *_width: count.like(0)
 
 
+def _skips_nothing(_: Any) -> Any:
+    """Begin tiles with the first column."""
+    return lambda move, *_: move.first.like(0)
+
+
 def _without_joined_jobs(old: Any) -> Any:
     """Run the batches of a schedule one by one."""
 
@@ -191,6 +196,9 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
+    ),
+    "tiles that start lines": Mechanism(
+        {"kernels.transpose:_skipped_columns": _skips_nothing}, code="transposed"
     ),
     "prefetch of rows": Mechanism(
         {"kernels.transpose:_prefetch_rows": _does_nothing}, code="non-temporal stores"
@@ -429,7 +437,7 @@ def measure(
         timed = [engine, *(variant for variant in variants if variant.name in names)]
         where = threads, options.place
         runs = [variant.compile(variant.prepare(plan, *where)[0]) for variant in timed]
-        buffers = source_of(case), zeros_at(options.place, case.dst.nbytes)
+        buffers = source_of(case, options.place), zeros_at(options.place, case.dst.nbytes)
         clock = time.thread_time if threads == 1 else time.perf_counter
         timers = [timer(partial(run, *buffers), clock) for run in runs]
         times = in_turns(timers, options.seconds, most_rounds=_MAX_ROUNDS)
@@ -490,7 +498,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=", ".join(MECHANISMS))
     parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
-    parser.add_argument("--place", type=int, default=16, help="of dst in its line (default 16)")
+    parser.add_argument(
+        "--place", type=int, default=16, help="of src and dst in their lines (default 16)"
+    )
     parser.add_argument("--random", type=int, default=240, help="random cases (default 240)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--sample", type=int, default=360, help="cases of the set (default 360)")
