@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from argparse import ArgumentTypeError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
@@ -51,6 +51,8 @@ _EPILOG = "memdesc COMMAND --help says what a command takes."
 _MAX_PART = 2000
 # a shell adds this to the number of the signal that ended a command
 _BY_SIGNAL = 128
+# counts are below this
+_MOST = 10**18
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 # how an argument is written: its flags, or none; what stands for its value; how often it is given,
@@ -274,10 +276,18 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, found))
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise ArgumentTypeError(f"give how many, 0 or more, not {short_repr(text)}")
-    return int(text)
+def _value(
+    kind: type[float], what: str, is_right: Callable[[float], bool] = lambda _: True
+) -> Callable[[str], float]:
+    """Return a function that reads a number; it says what the number must be."""
+
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if is_right(value := kind(text)):
+                return value
+        raise ArgumentTypeError(f"give {what}, not {short_repr(text)}")
+
+    return read
 
 
 def _size(text: str) -> int:
@@ -289,23 +299,16 @@ def _size(text: str) -> int:
     return size
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < inf:
-        raise ArgumentTypeError(f"give a time above 0, such as 0.1, not {short_repr(text)}")
-    return seconds
-
-
+_count = _value(int, "how many, 0 or more", lambda count: 0 <= count < _MOST)
+_whole = _value(int, "a whole number")
+_number = _value(float, "a number")
 # how values are read, by flags or by what stands for a value in the help; others are strings
 _TYPES: Mapping[str, Any] = {
-    "--seconds": _seconds,
-    "--beta": float,
+    "--seconds": _value(float, "a time above 0, such as 0.1", lambda seconds: 0 < seconds < inf),
+    "--beta": _number,
     **dict.fromkeys(("DIMS", "INDEX", "X,Y"), _numbers),
-    **dict.fromkeys(("N", "BYTES"), int),
-    **dict.fromkeys(("T", "R", "MB"), float),
+    **dict.fromkeys(("N", "BYTES"), _whole),
+    **dict.fromkeys(("T", "R", "MB"), _number),
     "SIZE": _size,
 }
 
@@ -326,7 +329,7 @@ def _settings(
     dest += "_" * iskeyword(dest)
     if has_default:
         settings["default"] = default
-        settings["type"] = _count if settings["type"] is int else settings["type"]
+        settings["type"] = _count if settings["type"] is _whole else settings["type"]
     if optional:
         settings["nargs"] = "?"
     if not flag:

@@ -177,94 +177,118 @@ class RoundTrip(NamedTuple):
     layers: tuple[str, ...]
 
 
-def group_reorders(
-    executions: Sequence[VerboseEntry],
-    names: Sequence[str],
-    run_of: Sequence[int],
-    run: Sequence[VerboseEntry],
-) -> list[LoggedReorder]:
-    """Group equal reorders of a log, the most expensive first.
+_Ends = tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]
 
-    `executions` are all of a log, or only those of its equal runs, each with the layer in `names`
-    and the number of its run in `run_of`; `run` has those of one run, and is empty if the log does
-    not repeat itself.
+
+class Executions:
+    """The executions of a log, or of its equal runs, and what is found out about its reorders.
+
+    Each has a layer in `names`, which may be empty, and the number of its run in `run_of`.
     """
-    in_run = Counter(id(entry.primitive) for entry in run)
-    groups: defaultdict[int, list[int]] = defaultdict(list)
-    for at, entry in enumerate(executions):
-        if is_reorder(entry.primitive):
-            groups[id(entry.primitive)].append(at)
-    neighbours = _Neighbours(executions, run_of)
-    found = []
-    for key, places in groups.items():
-        primitive = executions[places[0]].primitive
-        relation, why, nbytes = _relation(primitive)
-        found.append(
-            LoggedReorder(
-                primitive,
-                times_of([executions[at].milliseconds for at in places]),
-                relation,
-                why,
-                nbytes,
-                neighbours.all_of(places, "src"),
-                neighbours.all_of(places, "dst"),
-                in_run[key],
-                _layers(names, places),
+
+    def __init__(
+        self, entries: Sequence[VerboseEntry], names: Sequence[str], run_of: Sequence[int]
+    ) -> None:
+        self._entries, self._names, self._run_of = entries, names, run_of
+        self._known: dict[tuple[int, int, str], str] = {}
+        primitives = {id(entry.primitive): entry.primitive for entry in entries}
+        self._weights: defaultdict[tuple[object, ...], list[Neighbour]] = defaultdict(list)
+        for primitive in primitives.values():
+            for name, tensor in primitive.tensors.items():
+                if primitive.kind != "reorder" and name.startswith("wei") and tensor.dims:
+                    self._weights[_layout(tensor), tensor.dims].append(Neighbour(primitive, name))
+
+    def reorders(self, run: Sequence[VerboseEntry]) -> list[LoggedReorder]:
+        """Group equal reorders, the most expensive first.
+
+        `run` has the executions of one run, and is empty if the log does not repeat itself.
+        """
+        in_run = Counter(id(entry.primitive) for entry in run)
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for at, entry in enumerate(self._entries):
+            if is_reorder(entry.primitive):
+                groups[id(entry.primitive)].append(at)
+        found = []
+        for key, places in groups.items():
+            primitive = self._entries[places[0]].primitive
+            times, ends = self._times(places), self._ends(places, places)
+            relation, layers = _relation(primitive), self._layers(places)
+            found.append(LoggedReorder(primitive, times, *relation, *ends, in_run[key], layers))
+        return sorted(found, key=lambda each: -each.times.cost)
+
+    def round_trips(self) -> list[RoundTrip]:
+        """Return pairs of reorders of a run whose second undoes the first, like `reorders`."""
+        gone: dict[tuple[object, ...], int] = {}
+        pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]]
+        pairs = defaultdict(list)
+        for at, entry in enumerate(self._entries):
+            if at and self._run_of[at] != self._run_of[at - 1]:
+                gone.clear()
+            primitive = entry.primitive
+            attributes = primitive.attributes
+            if not is_reorder(primitive) or attributes.not_understood or _computes(primitive):
+                continue
+            src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
+            before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
+            between = self._entries[before + 1 : at] if at - before <= _NEAR else None
+            # oneDNN chooses the layouts of primitives with weights
+            if between is not None and not any(
+                name.startswith("wei") for each in between for name in each.primitive.tensors
+            ):
+                kinds = tuple(each.primitive.kind for each in between)
+                pairs[id(self._entries[before].primitive), id(primitive), kinds].append(
+                    (before, at)
+                )
+            elif src != dst:
+                # after a convolution, a tensor of these dims is another one
+                gone[primitive.problem, src, dst] = at
+        found = []
+        for (_, _, kinds), places in pairs.items():
+            first, last = ([place[side] for place in places] for side in (0, 1))
+            # the sums of the medians of both, and so on, as in the total of all reorders
+            both = map(add, self._times(first)[1:], self._times(last)[1:])
+            one, other = (self._entries[at].primitive for at in places[0])
+            layers = self._layers([at for place in places for at in place])
+            times, ends = Times(len(places), *both), self._ends(first, last)
+            found.append(RoundTrip(one, other, times, kinds, *ends, layers))
+        return sorted(found, key=lambda each: -each.times.cost)
+
+    def _times(self, places: Sequence[int]) -> Times:
+        return times_of([self._entries[at].milliseconds for at in places])
+
+    def _layers(self, places: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._names[at] for at in places if self._names[at]))
+
+    def _ends(self, first: Sequence[int], last: Sequence[int]) -> _Ends:
+        """Return what made the src of some reorders and used the dst of others, most common first.
+
+        For weights that are reordered long before they are used, any primitive with such weights.
+        """
+        # a primitive compares by its texts: equal ones are one object
+        made_by, used_as = (
+            tuple(each for each, _ in Counter(filter(None, near)).most_common())
+            for near in (
+                (self._near(at, "src") for at in first),
+                (self._near(at, "dst") for at in last),
             )
         )
-    return sorted(found, key=lambda each: -each.times.cost)
+        tensor = self._entries[last[0]].primitive.tensors["dst"]
+        return made_by, used_as or tuple(self._weights[_layout(tensor), tensor.dims])
 
-
-def round_trips(
-    executions: Sequence[VerboseEntry], names: Sequence[str], run_of: Sequence[int]
-) -> list[RoundTrip]:
-    """Return pairs of reorders of a run whose second undoes the first, the most expensive first."""
-    gone: dict[tuple[object, ...], int] = {}
-    pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
-    for at, entry in enumerate(executions):
-        if at and run_of[at] != run_of[at - 1]:
-            gone.clear()
-        primitive = entry.primitive
-        attributes = primitive.attributes
-        if not is_reorder(primitive) or attributes.not_understood or _computes(primitive):
-            continue
-        src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
-        before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
-        between = executions[before + 1 : at] if at - before <= _NEAR else None
-        # oneDNN chooses the layouts of primitives with weights
-        if between is not None and not any(
-            name.startswith("wei") for each in between for name in each.primitive.tensors
-        ):
-            kinds = tuple(each.primitive.kind for each in between)
-            pairs[id(executions[before].primitive), id(primitive), kinds].append((before, at))
-        elif src != dst:
-            # after a convolution, a tensor of these dims is another one
-            gone[primitive.problem, src, dst] = at
-    neighbours = _Neighbours(executions, run_of)
-    trips = [
-        RoundTrip(
-            executions[places[0][0]].primitive,
-            executions[places[0][1]].primitive,
-            _times_of_both(executions, places),
-            kinds,
-            neighbours.all_of([there for there, _ in places], "src"),
-            neighbours.all_of([back for _, back in places], "dst"),
-            _layers(names, [at for place in places for at in place]),
-        )
-        for (_, _, kinds), places in pairs.items()
-    ]
-    return sorted(trips, key=lambda each: -each.times.cost)
-
-
-def _times_of_both(executions: Sequence[VerboseEntry], places: Sequence[tuple[int, int]]) -> Times:
-    """Return the sums of the medians of both, and so on, as in the total of all reorders."""
-    sides = zip(*places, strict=True)
-    there, back = (times_of([executions[at].milliseconds for at in side]) for side in sides)
-    return Times(len(places), *map(add, there[1:], back[1:]))
-
-
-def _layers(names: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names[at] for at in places if names[at]))
+    def _near(self, at: int, side: str) -> Neighbour | None:
+        primitive, step = self._entries[at].primitive, -1 if side == "src" else 1
+        for place in range(at + step, at + step * (_NEAR + 1), step):
+            if not 0 <= place < len(self._entries) or self._run_of[place] != self._run_of[at]:
+                return None
+            other = self._entries[place].primitive
+            if other.kind == "reorder":
+                continue
+            key = id(primitive), id(other), side
+            if key not in self._known:
+                self._known[key] = _match(primitive.tensors[side], other, is_output=side == "src")
+            if self._known[key]:
+                return Neighbour(other, self._known[key])
+        return None
 
 
 def is_reorder(primitive: VerbosePrimitive) -> bool:
@@ -301,45 +325,6 @@ def _relation(primitive: VerbosePrimitive) -> tuple[str, str, int | None]:
     if found.kind == "copy" or not _computes(primitive):
         return found.kind, found.why, nbytes
     return "copy", "the attributes change the values", nbytes
-
-
-class _Neighbours:
-    """Which primitives made the src of a reorder and used its dst."""
-
-    def __init__(self, executions: Sequence[VerboseEntry], run_of: Sequence[int]) -> None:
-        self._executions = executions
-        self._run_of = run_of
-        self._known: dict[tuple[int, int, str], str] = {}
-        primitives = {id(entry.primitive): entry.primitive for entry in executions}
-        self._weights: defaultdict[tuple[object, ...], list[Neighbour]] = defaultdict(list)
-        for primitive in primitives.values():
-            for name, tensor in primitive.tensors.items():
-                if primitive.kind != "reorder" and name.startswith("wei") and tensor.dims:
-                    self._weights[_layout(tensor), tensor.dims].append(Neighbour(primitive, name))
-
-    def all_of(self, places: Sequence[int], side: str) -> tuple[Neighbour, ...]:
-        """Return the neighbours of the reorders at these places, the most common first."""
-        # a primitive compares by its texts: equal ones are one object
-        found = Counter(filter(None, (self._near(at, side) for at in places)))
-        if found or side == "src":
-            return tuple(neighbour for neighbour, _ in found.most_common())
-        tensor = self._executions[places[0]].primitive.tensors["dst"]
-        return tuple(self._weights[_layout(tensor), tensor.dims])
-
-    def _near(self, at: int, side: str) -> Neighbour | None:
-        primitive, step = self._executions[at].primitive, -1 if side == "src" else 1
-        for place in range(at + step, at + step * (_NEAR + 1), step):
-            if not 0 <= place < len(self._executions) or self._run_of[place] != self._run_of[at]:
-                return None
-            other = self._executions[place].primitive
-            if other.kind == "reorder":
-                continue
-            key = id(primitive), id(other), side
-            if key not in self._known:
-                self._known[key] = _match(primitive.tensors[side], other, is_output=side == "src")
-            if self._known[key]:
-                return Neighbour(other, self._known[key])
-        return None
 
 
 def data_sizes(primitive: VerbosePrimitive, *, is_output: bool) -> set[int]:

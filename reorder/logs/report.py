@@ -13,13 +13,12 @@ from reorder.logs.layers import Layer, Layers
 from reorder.logs.log import VerboseEntry, VerboseLog
 from reorder.logs.primitive import VerbosePrimitive
 from reorder.logs.reorders import (
+    Executions,
     LoggedReorder,
     RoundTrip,
     Times,
     data_sizes,
-    group_reorders,
     is_reorder,
-    round_trips,
     times_of,
 )
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
@@ -166,8 +165,8 @@ def report(
         group[0].primitive: times_of([entry.milliseconds for entry in group]).per_run(divisor)
         for group in groups.values()
     }
-    found = group_reorders(executions, names, run_of, everything[start:][:length])
-    trips = round_trips(executions, names, run_of)
+    analysed = Executions(executions, names, run_of)
+    found = analysed.reorders(everything[start:][:length])
     created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
     total = sum(each.cost for each in times.values())
     skewed = [
@@ -185,7 +184,7 @@ def report(
         (start, sum(entry.milliseconds for entry in everything[:start])),
         steady,
         tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
-        tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
+        tuple(each._replace(times=each.times.per_run(divisor)) for each in analysed.round_trips()),
         tuple(skewed),
         _layer_times(named, everything, all_names),
         tuple(
