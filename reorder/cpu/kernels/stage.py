@@ -140,7 +140,8 @@ def _emit_rows(stage: _Stage, operation: Operation, operands: _Operands) -> None
             emit(at(row))
 
     if types.streams:
-        joins = types.computes and operands is _Operands.ONE
+        # those of operands of each element take masked loads
+        joins = types.computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
         each(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
         each(_emit_groups)
@@ -302,11 +303,10 @@ class _Side(NamedTuple):
     elements: Elements
     start: Location
 
-    def load(self, i: Value, lanes: int, count: Value | None = None) -> Value:
-        """Return a vector starting at element i; with a count, only so many, then zeros."""
-        if count is None:
+    def load(self, i: Value, lanes: int, mask: Value | None = None) -> Value:
+        """Return a vector starting at element i; outside a mask there are zeros."""
+        if mask is None:
             return self.elements.load_vector(self.start + i, lanes)
-        mask = self.elements.lane_mask(count, lanes)
         return self.elements.load_masked(self.start + i, mask)
 
     def load_one(self) -> Value:
@@ -376,45 +376,46 @@ class _Row:
 
     def run_masked(self, i: Value, count: Value) -> None:
         """Write the results for `count` elements starting at element i, at most `MASKED_LANES`."""
-        codes = self.results(self.src.load(i, MASKED_LANES, count), i, count)
         elements = self.dst.elements
         mask = elements.lane_mask(count, MASKED_LANES)
+        codes = self.results(self.src.load(i, MASKED_LANES, mask), i, mask)
         elements.store_masked(codes, self.dst.start + i, mask)
 
     def run_joined(self, i: Value, lanes: int, following: _Row) -> None:
         """Write the results for a line that starts at element i and ends in the following row."""
         mask = self.dst.elements.lane_mask(self.columns - i, lanes)
-        codes = self.results(self.src.load(i, lanes), i, joined=(mask, following))
+        codes = self.results(self.src.load(i, lanes), i, mask, following)
         self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=True)
 
     def results(
         self,
         codes: Value,
         i: Value,
-        count: Value | None = None,
-        joined: tuple[Value, _Row] | None = None,
+        mask: Value | None = None,
+        following: _Row | None = None,
     ) -> Value:
         """Return the results for codes of src starting at element i, in the type of dst.
 
-        With a count, only that many lanes are elements of the row. With `joined` lanes outside of a
-        mask are elements of another row, and have its operand.
+        With a mask, only its lanes are elements of the row; the others are the first elements of
+        the following one, or none.
         """
         operation, types = self.operation, self.stage.types
         if not types.work:
             return codes
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
-        y = factor = None
-        if operation not in _UNCHANGED:
-            y = self._read(codec, self.operand, (i, count), self.one_operand)
-        if operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}:
-            factor = self._read(codec, self.factor, (i, count), self.one_factor)
-        if joined is not None:
-            mask, other = joined
-            y, factor = (
-                None if own is None else where(mask, own, pick(one, [0] * codec.lanes))
-                for own, one in ((y, other.one_operand), (factor, other.one_factor))
-            )
+
+        def read(*, factor: bool) -> Value:
+            own = self._read(codec, (i, mask), factor=factor)
+            if following is None:
+                return own
+            assert mask is not None  # noqa: S101 - the lanes of this row
+            others = following._read(codec, (i - self.columns, ~mask), factor=factor)  # noqa: SLF001 - a row
+            return where(mask, own, others)
+
+        y = None if operation in _UNCHANGED else read(factor=False)
+        has_factor = operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}
+        factor = read(factor=True) if has_factor else None
         # finite scales and zero points make no integer a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
@@ -430,25 +431,19 @@ class _Row:
             canonical=has_nan and operation in MAKES_NAN,
         )
 
-    def _read(
-        self, codec: Codec, side: _Side, lanes: tuple[Value, Value | None], one: Value | None
-    ) -> Value:
-        """Return an operand's values, or `one` in every lane.
-
-        `lanes` are the index of the first element in the row, and the count for `results`.
-        """
+    def _read(self, codec: Codec, at: tuple[Value, Value | None], *, factor: bool) -> Value:
+        """Return the values of the operand, or of the factor, from an element on, in a mask."""
+        side, one = (self.factor, self.one_factor) if factor else (self.operand, self.one_operand)
         kind = codec.values(side.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)
-        i, count = lanes
+        i, mask = at
         if self.has_groups:
             return self._read_groups(codec, side, i)
         position = self.stage.table.operand_mask & i
-        values = side.load(position, codec.lanes, count).bitcast(kind)
-        if count is None:
-            return values
-        # ones after the row, so that nothing is divided by zero
-        return where(side.elements.lane_mask(count, codec.lanes), values, 1.0)
+        values = side.load(position, codec.lanes, mask).bitcast(kind)
+        # ones outside the row, so that nothing is divided by zero
+        return values if mask is None else where(mask, values, 1.0)
 
     def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
         """Return the operands of groups for a vector starting at element i.

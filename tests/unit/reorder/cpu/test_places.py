@@ -232,6 +232,25 @@ def test_a_conversion_is_right_at_every_place_of_dst(
     _check(pair, [place], machine, 1, attr)
 
 
+@pytest.mark.parametrize("kinds", [("s8", "f32"), ("f32", "bf16"), ("f32", "s8"), ("f32", "f32")])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_rows_with_operands_for_each_element_share_lines_of_dst(
+    kinds: tuple[str, str], beta: float
+) -> None:
+    dims = (2, 70, 9, 11)
+    src, dst = (memory_desc(dims, *each) for each in zip(kinds, ("abcd", "acdb"), strict=True))
+    scales = np.random.default_rng(0).uniform(0.5, 2, (70,)).astype(np.float32)
+    attrs = [
+        Attr(src_scale=scales, src_scale_mask=2, beta=beta),
+        Attr(dst_scale=scales, dst_scale_mask=2, beta=beta),
+    ]
+    if kinds[1] == "s8":
+        points = np.arange(70, dtype=np.int32)
+        attrs.append(Attr(dst_zero_point=points, dst_zero_point_mask=2, beta=beta))
+    for attr in attrs:
+        _check((src, dst), [0, 4, 20, 48], _SMALL, 1, attr)
+
+
 def test_many_places_are_right_too() -> None:
     _check(_cases("s8", (128, 70), "ab", "ba"), range(1, 40, 2), _SMALL, 1)
 
