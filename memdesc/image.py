@@ -85,7 +85,10 @@ class ImageDesc(Written):
                 "are 1 or more, lanes 1, 2 or 4"
             )
         desc = self.desc
-        _check_lanes(desc.dtype)
+        if desc.dtype.is_packed:
+            raise MemdescError(
+                f"images have no lanes of {desc.dtype.bits} bits, which {desc.dtype} needs"
+            )
         is_whole = desc.is_dense and not desc.offset0 and desc.extra is None
         needed = prod((*self._size, self.channels))
         if not is_whole or desc.padded_nelems != needed:
@@ -289,18 +292,16 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
-    _check_lanes(dtype)
     if not isinstance(name, str):
         raise MemdescError(f"an image type is a name, not {short_repr(name)}")
     parsed = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)
-    for dim, size in enumerate(sizes):
-        if size == 0:
-            raise MemdescError(
-                f"{dim_name(dim, letters)} has size 0; the image would have no pixels, "
-                "which OpenCL does not allow"
-            )
+    if 0 in sizes:
+        raise MemdescError(
+            f"{dim_name(sizes.index(0), letters)} has size 0; the image would have no pixels, "
+            "which OpenCL does not allow"
+        )
     desc = desc_of(dtype, layout_by_tag(parsed.tag, sizes, name), letters=letters)
     extents = iter(
         [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits]
@@ -308,8 +309,3 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     counts = parsed.n_depth, parsed.n_rows, parsed.n_columns
     depth, height, width = (prod(islice(extents, count)) for count in counts)
     return ImageDesc(desc, width, height, prod(extents), name, depth, parsed.kind)
-
-
-def _check_lanes(dtype: DataType) -> None:
-    if dtype.is_packed:
-        raise MemdescError(f"images have no lanes of {dtype.bits} bits, which {dtype} needs")

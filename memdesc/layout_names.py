@@ -127,8 +127,6 @@ def names_of(layout: Layout, bits: int, letters: str | None = None) -> tuple[Nam
     Names that call the dims `letters` come first, or tags if that is None; then those of data. A
     canonical tag that oneDNN does not enumerate is a name of memdesc.
     """
-    if layout.xor:
-        return ()
     has_tag = cache(partial(is_laid_out_by, layout))
     names = []
     for name, parsed in names_for(layout.ndims, bits):
