@@ -124,8 +124,8 @@ class MemoryDesc(Written):
     """
 
     __slots__ = {
-        "nbytes": "Bytes to allocate: oneDNN's `get_size`, plus the bytes before `offset0`.",
-        "min_nbytes": "Bytes that a buffer must have: up to the end of padding or compensation.",
+        "nbytes": "Bytes to allocate, which are oneDNN's `get_size` and those before `offset0`.",
+        "min_nbytes": "Bytes that a buffer must have, up to the end of padding or compensation.",
         **dict.fromkeys(("dtype", "extra", "layout", "letters", "_hash", "_key", "_spelling")),
     }
     dtype: DataType
