@@ -187,6 +187,8 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     lane = _TileShape(height, LANE_BITS // elements.bits)
     edge = _EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(move)
+    # a call has few wide tiles of bytes
+    is_wide = width > lane.width and elements.bits > BYTE_BITS
     last_column = maximum(move.last - lane.width, move.first)
     # a select, since LLVM would duplicate the loop for a branch; a narrow tile starts with the
     # first column of the call, which is the first entry of its own table
@@ -200,10 +202,13 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
             edge.columns[k] = part.column_table[move.first + k]
         column_tables = where(is_narrow, narrow_table, part.column_table)
         src = elements.rebased(part.src)
-        skipped = _skipped_columns(part._replace(src=src), shape, lane.width)
-        before_first = where(skipped > 0, skipped - step, 0)
-        with loop(move.first + before_first, move.last, step) as begin:
-            start, stop = maximum(begin, move.first), minimum(begin + step, move.last)
+        origin = move.first
+        if is_wide:
+            skipped = _skipped_columns(part._replace(src=src), shape, lane.width)
+            origin += where(skipped > 0, skipped - step, 0)
+        with loop(origin, move.last, step) as begin:
+            start = maximum(begin, move.first) if is_wide else begin
+            stop = minimum(begin + step, move.last)
             with loop(0, move.head.rows, height) as next_row:
                 row = minimum(next_row, last_row)
                 dst = elements.rebased(part.dst + row)
@@ -229,9 +234,6 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
 def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Value:
     """Return how many columns tiles of one lane move, so that wide ones start lines of src."""
     elements, table = move.elements, move.row_table
-    # a call has few wide tiles of bytes
-    if shape.width == lanes or elements.bits == BYTE_BITS:
-        return move.first.like(0)
     size = elements.bits // BYTE_BITS
     address = elements.address_of(move.src + move.first)
     skipped = (-address & (shape.width * size - 1)) // size
