@@ -85,6 +85,9 @@ def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path) -> None:
     for rule in ("w: ba", "w_scale: f16", "w*: ba", "w: f32"):
         assert way_out in refused(saved, tmp_path / "out.safetensors", rule)
     assert "'fc: awq -> ...'" in refused(saved, tmp_path / "out.safetensors", "fc.scales: ba")
+    rules = ("fc: awq -> gptq", "fc.scales: rename=x")  # which the record would ignore
+    said = refused(saved, tmp_path / "out.safetensors", *rules)
+    assert "fc.scales would change without fc.qweight, fc.qzeros" in said
 
 
 def test_the_descriptor_says_which_record_it_is(
