@@ -14,8 +14,8 @@ from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.opencl.runtimes import FLAGS, Runtime
 
-# a load through a pointer that is cast, or one of a pair of vectors
-_LOAD = re.compile(r"\*\(__global const (\w+) \*\)(?:(\w+)|(?=\())|\b(pair\d*)\[(\d)\]")
+# a load through a pointer that is cast, or of an aligned pair of words
+_LOAD = re.compile(r"\*\(__global const (\w+) \*\)(?:(\w+)|(?=\())|\b(pair)\[(\d)\]")
 # a function for each type of vectors; a load from outside sets the byte that follows src
 _SEEN = """
 __global const void *seen_{kind}(__global const void *at) {{
@@ -28,7 +28,7 @@ __global const void *seen_{kind}(__global const void *at) {{
 
 def _seen(load: re.Match[str]) -> str:
     kind, name, pair, k = load.groups()
-    kind, at = kind or "uint4", f"({name})" if name else f"({pair} + {k})" if pair else ""
+    kind, at = kind or "uint2", f"({name})" if name else f"({pair} + {k})" if pair else ""
     return f"*(__global const {kind} *)seen_{kind}{at}"
 
 
@@ -70,6 +70,10 @@ f32 s8 40x37 ab BA16b16a
 u8 u8 2x1101 1102x1 ab
 u8 u8 48x37 38x1 ab
 u8 u8 3x9x4x37 abcd acbd
+u8 u8 2x101x37 abc acb
+u8 u8 3x37x21 aBc16b acb
+f16 f16 3x21x13 aBc8b acb
+u8 u8 32x37 AB16b16a ab
 """
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import FIRST_BYTES, SHIFTS, VECTOR, VECTORS_NBYTES, Access, Mode
+from reorder.opencl.kernel.access import PAIRS_NBYTES, SHIFTS, VECTOR, Access, Mode
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
@@ -125,13 +125,13 @@ def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], work_items: 
 
 
 _FUNCTIONS = (
-    # bytes `first` to `last` are wanted: a vector is loaded if it has one of them
+    # bytes `first` to `last` are wanted: a pair of words is loaded if it has one of them
     "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
-    "    const index_t at = from & ~(index_t)15;",
-    "    const index_t low = max(at, (from + first) & ~(index_t)15);",
-    "    const index_t high = min(at + 16, (from + last - 1) & ~(index_t)15);",
-    "    return shifted(*(__global const uint4 *)(src + low),",
-    "                   *(__global const uint4 *)(src + high), (uint)from & 15);",
+    "    const index_t low = (from + first) & ~(index_t)7, high = (from + last - 1) & ~(index_t)7;",
+    "    const index_t middle = clamp((from & ~(index_t)7) + 8, low, high);",
+    "    return shifted(*(__global const uint2 *)(src + low),",
+    "                   *(__global const uint2 *)(src + middle),",
+    "                   *(__global const uint2 *)(src + high), (uint)from & 7);",
     "}",
     "uint4 joined(uint4 a, uint4 b, int count)",
     "{ return first_bytes(a, count) | (b ^ first_bytes(b, count)); }",
@@ -152,7 +152,6 @@ class RowCopy(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the offset of a row."""
         yield from SHIFTS
-        yield from FIRST_BYTES
         yield from _FUNCTIONS
         yield "index_t row_offset(uint row, const params_t p) {"
         yield "    index_t offset = 0;"
@@ -202,7 +201,7 @@ def _load_lines(t: int, depth: int) -> Iterator[str]:
     yield f"const int column = at{t} - (int)row * (int)p.length;"
     yield "const int count = min(16, (int)p.length - column);"
     yield "const index_t from = src_offset + row_offset(row, p) + column;"
-    inside = f"+ {VECTORS_NBYTES} <= p.src_end"
+    inside = f"+ {PAIRS_NBYTES} <= p.src_end"
     yield f"if (from {inside}) v{t} = load(src, from, 0, count);"
     yield f"else is_whole{t} = 0;"
     if depth > 1:

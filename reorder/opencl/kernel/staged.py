@@ -4,10 +4,11 @@ Work items load a part of src each, in the order that suits it, and store it in 
 a barrier they store a part of dst each, in its order: a buffer in vectors along the loops that are
 contiguous there, an image in rectangles of columns and rows, which devices store together.
 
-A run of a buffer may start at any byte. Two aligned vectors of src then have each vector. In dst
-vectors stay aligned, and the ends of a run are stored element by element. If a run is one loop, the
-tiles are skewed instead: their rows end where a sector of memory ends, so each may start some
-elements before its tile, and only the ends of the tensor's rows are parts of vectors.
+A run of a buffer may start at any byte. Three aligned pairs of words of src then have each vector.
+In dst vectors stay aligned, and the ends of a run are stored element by element. If a run is one
+loop, the tiles are skewed instead: their rows end where a sector of memory ends, so each may start
+before its tile, and only the ends of the tensor's rows are parts of vectors. Short rows that follow
+each other in dst are one run: a row of local memory ends with a copy of what follows it.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
 elements; where src and dst share a short first loop, its words stay as they are.
@@ -24,8 +25,7 @@ from memdesc.banks import bank_steps
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import (
-    FIRST_BYTES,
-    NIBBLES,
+    PAIRS_NBYTES,
     PIXEL_LANES,
     SHIFTS,
     VECTOR,
@@ -70,7 +70,7 @@ class Side(NamedTuple):
     `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
     `LANES`. With `is_whole` each vector is inside as a whole, or not at all. With `is_shifted` runs
     start at any element, else at multiples of a vector. With `align` rows of dst end at multiples
-    of so many bytes.
+    of so many bytes. Runs of dst that follow each other along `rest` have `row` elements each.
 
     In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
     first. A loop may occur in it again.
@@ -83,6 +83,7 @@ class Side(NamedTuple):
     is_whole: bool = False
     is_shifted: bool = False
     align: int = 0
+    row: int = 0
     order: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -113,9 +114,10 @@ class Side(NamedTuple):
 class LocalLayout(NamedTuple):
     """Where a tile is in local memory.
 
-    `element` has the bytes of an element, `strides` those between the steps of each loop, and then
-    of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more bytes follow: after
-    `gap_elements` of the run that is contiguous here, if the loop is part of it.
+    Units are bytes, or elements of 4 bits. `element` has the units of an element, `strides` those
+    between the steps of each loop, and then of the lanes of a pixel. After each `gap_steps` steps
+    of a loop, `gap` more follow: after `gap_elements` of the run that is contiguous here, if the
+    loop is part of it.
     """
 
     element: int
@@ -143,7 +145,7 @@ class Staged(Body):
     """A tile of a nest that goes through local memory.
 
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. Local memory has
-    the order of `ordered`: src or dst. `packed_rows` rows along the innermost loop of dst are
+    the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
     within a vector of src. With `is_paired` two rows of 4-bit elements in src are one of bytes in
     local memory and dst. `sizes` has, for each index of the nest, the elements of a run of src
@@ -153,7 +155,6 @@ class Staged(Body):
     extents: tuple[int, ...]
     src: Side
     dst: Side
-    ordered: str
     local: LocalLayout
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
@@ -184,6 +185,11 @@ class Staged(Body):
         return self.steps(loop) + (self.before if loop == self.skewed else 0)
 
     @property
+    def units_per_word(self) -> int:
+        """Units of local memory in a word."""
+        return 2 * WORD if 0 < self.dst.bits < BYTE_BITS else WORD
+
+    @property
     def lead(self) -> int:
         """Bytes of local memory before the tile, which an aligned vector of dst may begin with."""
         return VECTOR if self.dst.is_shifted and self.skewed is None else 0
@@ -191,18 +197,22 @@ class Staged(Body):
     @property
     def local_nbytes(self) -> int:
         """Bytes of local memory, whole vectors; shifted vectors are read beyond the end."""
-        nbytes = self.lead + self.local.nbytes + (2 * VECTOR if self.dst.is_shifted else 0)
+        nbytes = self.lead + self.local.nbytes * WORD // self.units_per_word
+        nbytes += 2 * VECTOR if self.dst.is_shifted else 0
         return -(-nbytes // VECTOR) * VECTOR
 
     def chunks(self, side: Side) -> int:
         """Return the vectors of a run; one more where it starts at any element of dst."""
         is_parted = side is self.dst and side.is_shifted and self.skewed is None
-        return -(-prod(map(self.steps, side.run)) // side.lanes) + is_parted
+        length = prod(map(self.steps, side.run))
+        if side.row:
+            length = side.row * self.steps(side.rest[0])
+        return -(-length // side.lanes) + is_parted
 
     def rest(self, side: Side) -> list[tuple[int, int, int]]:
         """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
         if not side.is_image and side is not self.src:
-            return [(k, self.steps(k), 1) for k in side.rest]
+            return [] if side.row else [(k, self.steps(k), 1) for k in side.rest]
         scales = {self.innermost: self.packed_rows}
         if not side.is_image:
             return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
@@ -224,42 +234,29 @@ class Staged(Body):
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
-        end = ["src_end"] if self.src.is_shifted else []
+        end = ["src_end"] if self.src.is_shifted or self.dst.row else []
         return [*end, *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
-        """Return the loads and stores of vectors, and of elements in local memory."""
+        """Return the loads and stores of vectors, and the store of an element in local memory."""
         src, dst = self.src, self.dst
         if self.is_paired:
             yield from _pair_function(src)
         if not src.is_image and not dst.is_image:
-            yield from self._element_functions()
+            nbytes = self.local.element
+            ctype = integer_type(nbytes)
+            put = f"((__local {ctype} *)tile)[at >> {floor_log2(nbytes)}] = value;"
+            if nbytes > WORD:
+                # at any word
+                put = f"tile[at >> 2] = (uint)value; tile[(at >> 2) + 1] = value >> {WORD_BITS};"
+            yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
         if src.is_shifted or dst.is_shifted:
             yield from SHIFTS
-        if not dst.is_image and dst.bits < BYTE_BITS:
-            yield from NIBBLES
-        if src.is_shifted:
-            yield from FIRST_BYTES
-        if not src.is_image and (src.is_shifted or self.is_paired or not src.is_whole):
+        if not src.is_image and not src.is_whole:
             yield from _load_function(src)
-        if not dst.is_image and (dst.is_shifted or not dst.is_whole):
+        if not dst.is_image and not dst.is_whole:
             yield from _store_function(dst)
         yield from super().functions(pattern)
-
-    def _element_functions(self) -> Iterator[str]:
-        """Return the functions that access an element in local memory by its byte."""
-        nbytes = self.local.element
-        ctype = integer_type(nbytes)
-        get = f"((__local {ctype} *)tile)[at >> {floor_log2(nbytes)}]"
-        put = f"{get} = value;"
-        if nbytes > WORD:
-            # at any word
-            low, high = "tile[at >> 2]", "tile[(at >> 2) + 1]"
-            put = f"{low} = (uint)value; {high} = (uint)(value >> {WORD_BITS});"
-            get = f"upsample({high}, {low})"
-        yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
-        if self.ordered == "src":
-            yield f"{ctype} get(__local uint *tile, int at) {{ return {get}; }}"
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
@@ -295,6 +292,8 @@ class Staged(Body):
         if self.dst.is_image:
             yield from self._pixel_stores(pattern)
             return
+        if self.dst.row:
+            yield from self._heads(pattern, self.dst)
         chunks = self.chunks(self.dst)
         yield from self._vector_stores(pattern, self.dst, 0, chunks)
         if k is not None:
@@ -307,6 +306,9 @@ class Staged(Body):
     def _run_length(self, side: Side, counted: str) -> str:
         """Return the elements of a run that hold data, or that are inside."""
         *lower, top = side.run
+        if side.row:
+            (top,) = side.rest
+            return f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top}) * {side.row}"
         steps = str(PIXEL_LANES)
         if top != LANES:
             steps = f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top})"
@@ -377,7 +379,7 @@ class Staged(Body):
     @property
     def ordered_side(self) -> Side:
         """The side whose order local memory has."""
-        return self.src if self.ordered == "src" else self.dst
+        return self.src if self.dst.is_image else self.dst
 
     @property
     def _lead(self) -> list[str]:
@@ -405,17 +407,28 @@ class Staged(Body):
                     run = f"(int)min((index_t){run}, (p.size{b} - index{b}_{s}) * {span})"
                 else:
                     inside.append(f"index{b}_{s} < p.size{b}")
+            if self.dst.row and self.packed_rows == 1:
+                # padding at the end may not be there
+                run = f"(int)min((index_t){run}, p.src_end - at{s})"
             yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
             yield from self._load_rows(side, s)
-        for s in range(len(starts)):
-            yield f"if (n{s} < {total}u) {{" if total % pattern.work_items else "{"
-            if self.ordered == "src":
-                yield from self._store_words(side, s)
-            elif conversion is None:
-                yield from self._scatter(side, s)
-            else:
-                yield from self._convert(pattern, conversion, side, s)
-            yield "}"
+            # all loads come first, unless shifted vectors would fill the registers
+            if side.is_shifted:
+                yield from self._to_local(pattern, side, s)
+        for s in range(0 if side.is_shifted else len(starts)):
+            yield from self._to_local(pattern, side, s)
+        yield "}"
+
+    def _to_local(self, pattern: Pattern, side: Side, s: int) -> Iterator[str]:
+        """Return the stores of vector n{s} of each row to local memory."""
+        conversion, total = pattern.conversion, self.accesses(side)
+        yield f"if (n{s} < {total}u) {{" if total % pattern.work_items else "{"
+        if self.dst.is_image:
+            yield from self._store_words(side, s)
+        elif conversion is None:
+            yield from self._scatter(side, s)
+        else:
+            yield from self._convert(pattern, conversion, side, s)
         yield "}"
 
     def _load_rows(self, side: Side, s: int) -> Iterator[str]:
@@ -426,21 +439,20 @@ class Staged(Body):
             first, count = self._row(side, s, row)
             pair = f"{first} + (p.src{self.innermost} >> 2)"
             rows += [(first, count), (pair, count)] if self.is_paired else [(first, count)]
+        loaded = [f"row{s}_{k}" for k in range(len(rows))] if self.is_paired else names
+        by_name = dict(zip(loaded, rows, strict=True))
         if side.is_shifted:
-            loaded = [f"row{s}_{k}" for k in range(len(rows))] if self.is_paired else names
-            yield from self._load_shifted_rows(side, s, dict(zip(loaded, rows, strict=True)))
+            yield from self._load_shifted_rows(side, s, by_name)
+        elif side.is_whole:
+            for name, (first, count) in by_name.items():
+                yield f"{vector} {name} = ({vector})(0);"
+                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
         else:
-            loaded = [f"load({first}, {count})" for first, count in rows]
+            for name, (first, count) in by_name.items():
+                yield f"const {vector} {name} = load({first}, {count});"
         if self.is_paired:
             for name, one, other in zip(names, loaded[::2], loaded[1::2], strict=True):
                 yield f"const {wide} {name} = paired({one}, {other});"
-        elif not side.is_shifted:
-            for name, (first, count), load in zip(names, rows, loaded, strict=True):
-                if side.is_whole:
-                    yield f"{vector} {name} = ({vector})(0);"
-                    yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
-                else:
-                    yield f"const {vector} {name} = {load};"
 
     def _row(self, side: Side, s: int, row: int) -> tuple[str, str]:
         """Return the address of vector n{s} in one of some rows, and its units that hold data."""
@@ -471,39 +483,28 @@ class Staged(Body):
         self, side: Side, s: int, rows: Mapping[str, tuple[str, str]]
     ) -> Iterator[str]:
         """Return the loads of vectors that start at any byte, by name, in rows (address, units)."""
-        count, lanes, k = side.units_inside.format(s=s), side.nbytes // side.unit, self.innermost
-        yield f"uint4 {', '.join(rows)};"
-        # at most a vector before the first element, and one after the last
-        low = high = f"at{s} + r{s}"
-        whole = [f"count{s} > 0", f"near{s}"]
+        lanes, k = side.nbytes // side.unit, self.innermost
         far = f"{self.packed_rows - 1} * p.src{k}" + f" + (p.src{k} >> 1)" * self.is_paired
-        if len(rows) > 1:
-            low, high = f"{low} + min((index_t)0, {far})", f"{high} + max((index_t)0, {far})"
-        if self.packed_rows > 1 and k is not None:
-            digit = _digit(k, s)
-            last = f"{digit} + {self.packed_rows}"
-            if k == self.skewed:
-                whole += [f"{digit} >= top", f"{last} <= bottom"]
-            else:
-                whole.append(f"i{k} + {last} <= p.valid{k}")
-            whole += self._rows_below(s, self.packed_rows - 1)
-        ends = f"{side.units(high)} + {2 * lanes} <= {side.units('p.src_end')}"
-        yield f"const int near{s} = {side.units(low)} >= {lanes} && {ends};"
-        # all loads come first: a shift waits for its vectors
-        yield f"if ({' && '.join(whole)}) {{"
-        for row, (first, _) in enumerate(rows.values()):
-            yield f"    __global const uint4 *pair{row} = aligned({first});"
-            yield f"    const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
-        for row, (name, (first, _)) in enumerate(rows.items()):
-            yield f"    {name} = shifted(a{row}, b{row}, (uint)(uintptr_t)({first}) & 15);"
-        if not side.is_whole:
-            yield f"    if ({count} < {lanes}) {{"
-            for name in rows:
-                yield f"        {name} = first_bytes({name}, {count} * {side.unit});"
-            yield "    }"
-        yield "} else {"
+        last = f"at{s} + r{s}" + (f" + max((index_t)0, {far})" if len(rows) > 1 else "")
+        ends = f"{side.units(last)} + {PAIRS_NBYTES // side.unit}"
+        yield f"const int near{s} = {ends} <= {side.units('p.src_end')};"
+        # all loads come first: a shift waits for its pairs of words
         for name, (first, inside) in rows.items():
-            yield f"    {name} = load({first}, near{s}, {inside});"
+            yield f"uint2 {name}a = 0, {name}b = 0, {name}c = 0;"
+            yield f"if (near{s} && ({inside}) > 0) {{"
+            yield f"    __global const uint2 *pair = aligned({first});"
+            yield f"    {name}a = pair[0], {name}b = pair[1], {name}c = pair[2];"
+            yield "}"
+        for name, (first, _) in rows.items():
+            at = f"(uint)(uintptr_t)({first}) & 7"
+            yield f"uint4 {name} = shifted({name}a, {name}b, {name}c, {at});"
+        count = side.units_inside.format(s=s)
+        yield f"if ({count} < {lanes}) {{"
+        for name in rows:
+            yield f"    {name} = first_bytes({name}, {count} * {side.unit});"
+        yield f"}} if (!near{s}) {{"
+        for name, (first, inside) in rows.items():
+            yield f"    {name} = load({first}, {inside});"
         yield "}"
 
     def _store_words(self, side: Side, s: int) -> Iterator[str]:
@@ -552,8 +553,10 @@ class Staged(Body):
             first = j * step
             guard = f"if (r{s} + {first} < {length}) " if length % side.lanes else ""
             address = self._along(side, s, first)
-            if self.packed_rows > 1 or step > 1:
-                yield f"{guard}tile[({address}) >> 2] = {value};"
+            if (units := self.packed_rows * step * self.local.element) > self.local.element:
+                ctype = integer_type(units * WORD // self.units_per_word)
+                at = f"((__local {ctype} *)tile)[({address}) >> {floor_log2(units)}]"
+                yield f"{guard}{at} = ({ctype})({value});"
             else:
                 yield f"{guard}put(tile, {address}, {value});"
 
@@ -583,7 +586,8 @@ class Staged(Body):
 
                 code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
                 done = conversion.converted(code, at, shared)
-                place = f" << {row * self.local.element * BYTE_BITS}" if row else ""
+                width = self.local.element * WORD_BITS // self.units_per_word
+                place = f" << {row * width}" if row else ""
                 done = f"{name} |= {done}{place};" if row else f"{name} = {done};"
                 yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
             yield "}"
@@ -614,8 +618,14 @@ class Staged(Body):
                 low, end = ("-r0", "dst_run") if self.skewed is None else ("-start - r0", "end")
                 yield f"const int low = max({low}, 0), high = min({end} - r0, {lanes});"
                 yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
-                yield from self._shifted_words(side)
-                yield "store(to + r0, v, low, high);"
+                lead, terms = self.lead + self.before * side.unit, ["local0"]
+                yield "int column = r0;"
+                if side.row:
+                    terms = self.local.terms(side.rest[0], "row")
+                    yield f"const int row = max(r0, 0) / {side.row};"
+                    yield f"column -= row * {side.row};"
+                at = " + ".join([*terms, f"column * {side.unit}", str(lead)])
+                yield f"store(to + r0, words(tile, {at}), low, high);"
                 yield "} }"
                 continue
             yield f"const int r0 = ({place}) * {side.lanes};"
@@ -635,40 +645,27 @@ class Staged(Body):
     def _read(self, side: Side) -> str:
         """Return a vector of dst, read from local memory."""
         words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
-        if self.ordered == "src":
-            count, parts = WORD_BITS // side.bits, []
-            for word in range(words):
-                elements = (
-                    f"(uint)get(tile, {self._along(side, 0, word * count + j)}) << {side.bits * j}"
-                    for j in range(count)
-                )
-                parts.append(" | ".join(elements))
-            return f"({ctype})({', '.join(parts)})"
         at = self._along(side, 0, 0)
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
             return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
-        count = side.lanes * self.local.element // WORD
-        parts = [f"tile[(({at}) >> 2) + {k}]" for k in range(count)]
-        if side.bits < BYTE_BITS:
-            # each element has a byte in local memory
-            halves = [f"nibbles({part})" for part in parts]
-            pairs = zip(halves[::2], halves[1::2], strict=True)
-            parts = [f"{low} | {high} << 16" for low, high in pairs]
+        parts = [f"tile[({at}) / {self.units_per_word} + {k}]" for k in range(words)]
         return f"({ctype})({', '.join(parts)})"
 
-    def _shifted_words(self, side: Side) -> Iterator[str]:
-        """Return the statements that make v from words that start at any byte of local memory."""
-        words = side.nbytes // WORD
-        lead = self.lead + self.before * side.unit
-        yield f"const int from = local0 + r0 * {side.unit} + {lead}, w = from >> 2;"
-        if side.unit == WORD:
-            parts = [f"tile[w + {k}]" for k in range(words)]
-        else:
-            yield "const uint shift = (from & 3) * 8;"
-            loads = (f"w{k} = tile[w + {k}]" for k in range(words + 1))
-            yield f"const uint {', '.join(loads)};"
-            parts = [f"funnel(w{k}, w{k + 1}, shift)" for k in range(words)]
-        yield f"const {vector_type(side.nbytes)} v = (uint4)({', '.join(parts)});"
+    def _heads(self, pattern: Pattern, side: Side) -> Iterator[str]:
+        """Return the copies of the start of each row of local memory to the end of the last one."""
+        (top,) = side.rest
+        row, following = (" + ".join(self.local.terms(top, at)) for at in ("row", "(row + 1)"))
+        count, nbytes = VECTOR // WORD + 1, side.row * side.unit
+        shift = WORD_BITS - nbytes % WORD * BYTE_BITS
+        total = (self.steps(top) - 1) * count
+        yield f"for (int n = get_local_id(0); n < {total}; n += {pattern.work_items}) {{"
+        yield f"    const int row = n / {count}, k = n % {count};"
+        yield f"    const int to = ({row} + {self.lead + nbytes // WORD * WORD}) / {WORD} + k;"
+        yield f"    const int from = ({following} + {self.lead}) / {WORD} + k;"
+        yield f"    const uint low = k ? tile[from - 1] : tile[to] << {shift % WORD_BITS};"
+        yield f"    tile[to] = funnel(low, tile[from], {shift});"
+        yield "}"
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
 
     def _pixel_loads(self, pattern: Pattern, conditions: list[str]) -> Iterator[str]:
         """Return the loads of pixels of src, under conditions, and their stores to the tile."""
@@ -787,20 +784,11 @@ def _pair_function(side: Side) -> Iterator[str]:
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some units of a vector; aligned ones may be near."""
+    """Return a function that loads some units of a vector."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     lanes = side.nbytes // side.unit
-    if side.is_shifted:
-        yield f"__global const uint4 *aligned(__global const {unit} *from)"
-        yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
-        yield f"uint4 load(__global const {unit} *from, int is_near, int count) {{"
-        yield "    if (is_near && count > 0) {"
-        yield "        __global const uint4 *pair = aligned(from);"
-        yield "        const uint4 v = shifted(pair[0], pair[1], (uint)(uintptr_t)from & 15);"
-        yield f"        return first_bytes(v, count * {side.unit});"
-        yield "    }"
-    else:
-        yield f"{vector} load(__global const {unit} *from, int count) {{"
+    yield f"{vector} load(__global const {unit} *from, int count) {{"
+    if not side.is_shifted:
         yield f"    if (count >= {lanes}) return *(__global const {vector} *)from;"
     # elements are shifted in, the last one first
     yield f"    {vector} v = ({vector})(0);"
@@ -829,22 +817,17 @@ def _store_function(side: Side) -> Iterator[str]:
     lanes = side.nbytes // side.unit
     yield f"void store(__global {unit} *to, {vector} v, int low, int high) {{"
     yield f"    if (low == 0 && high == {lanes}) {{ *(__global {vector} *)to = v; return; }}"
-    if side.unit > WORD:
-        for j in range(lanes):
-            value = f"upsample(v.s{2 * j + 1}, v.s{2 * j})"
-            yield f"    if (low <= {j} && high > {j}) to[{j}] = {value};"
-    else:
-        per_word = WORD // side.unit
-        for k in range(words):
-            word, at = word_of("v", k, words), k * per_word
-            inside = f"low <= {at} && high >= {at + per_word}"
-            yield f"    if ({inside}) *(__global uint *)(to + {at}) = {word};"
-            if per_word > 1:
-                yield "    else {"
-                for j in range(per_word):
-                    value = f"({unit})({word} >> {8 * side.unit * j})"
-                    yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
-                yield "    }"
+    count = max(WORD // side.unit, 1)
+    for k in range(words):
+        word, at = word_of("v", k, words), k * WORD // side.unit
+        inside = f"low <= {at} && high >= {at + count}"
+        yield f"    if ({inside}) ((__global uint *)to)[{k}] = {word};"
+        if count > 1:
+            yield "    else {"
+            for j in range(count):
+                value = f"({unit})({word} >> {8 * side.unit * j})"
+                yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
+            yield "    }"
     yield "}"
 
 
@@ -872,8 +855,8 @@ def runs_of(
     *lower, top = (loops[k] for k in run)
     below = prod(loop.extent for loop in lower)
     counts = [below * (top.extent if operand else top.valid), prod(extents[k] for k in run)]
-    is_whole = not any(count % lanes for count in counts)
-    return Side(run, rest, bits, lanes, is_whole and not (operand and is_shifted), is_shifted)
+    is_whole = not is_shifted and not any(count % lanes for count in counts)
+    return Side(run, rest, bits, lanes, is_whole, is_shifted)
 
 
 @lru_cache(maxsize=256)
@@ -881,11 +864,12 @@ def without_bank_conflicts(
     body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
 ) -> Staged:
     """Return a body whose work items share few banks: `paddings` follow runs and vectors."""
+    word = body.units_per_word
     sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
     def steps(local: LocalLayout) -> int:
         """Return the steps in which the banks serve the first stores and loads."""
-        words = ([sum(local.offset(*at) for at in item) // WORD for item in side] for side in sides)
+        words = ([sum(local.offset(*at) for at in item) // word for item in side] for side in sides)
         return sum(map(bank_steps, words))
 
     layouts = dict.fromkeys(laid_out(body, *padding) for padding in paddings)
@@ -894,13 +878,14 @@ def without_bank_conflicts(
 
 def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
     """Return local memory in the order of a side, given the bytes after runs and after vectors."""
-    side = body.ordered_side
+    side, word = body.ordered_side, body.units_per_word
+    padding, gap = padding * word // WORD, gap * word // WORD
     gap_loop, gap_steps = (0, 1) if body.src.is_image else (body.src.run[0], body.src.lanes)
     gap_elements = 0
     if gap_loop in side.run:
         below = side.run[: side.run.index(gap_loop)]
         gap_elements = gap_steps * prod(map(body.steps, below))
-        is_apart = body.ordered == "dst" and not side.is_shifted
+        is_apart = not body.dst.is_image and not side.is_shifted
         if not is_apart or gap_elements % side.lanes or body.steps(gap_loop) % gap_steps:
             gap = 0
     strides, stride = [0] * (len(body.extents) + 1), body.local.element
@@ -909,7 +894,9 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
         stride *= body.loaded(k)
         if k == gap_loop:
             stride += body.loaded(k) // gap_steps * gap
-    stride = -(-stride // VECTOR) * VECTOR + padding
+    if side.row:
+        stride += VECTOR + WORD
+    stride = -(-stride // (4 * word)) * 4 * word + padding
     for k in side.rest:
         strides[k] = stride
         stride *= body.loaded(k)

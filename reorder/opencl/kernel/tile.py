@@ -21,6 +21,7 @@ from reorder.opencl.kernel.launch import (
     Pattern,
     ceil_log2,
     end_of_src,
+    floor_log2,
     lower_nest,
     tiled,
 )
@@ -51,8 +52,6 @@ _MAX_TILED = 8
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
 # bytes of the longest part that stays together in both
 _MAX_SHARED = 128
-# how many times as wide elements of src are for whose sake groups follow src
-_WIDE = 4
 
 
 # Bytes of a run of src, of one of dst, and of a tile, and the most work items of a group, for
@@ -71,6 +70,9 @@ _SECTOR = 32
 # Steps of a skewed tile along dst and along src, for elements of so many bytes: whole sectors along
 # dst. A work item loads the rows that it transposes.
 _SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
+
+# bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it
+_JOINED, _MIN_SRC = 1 << 14, 64
 
 # elements of a tile that converts, and of its longest edge
 _CONVERTED, _EDGE = 4096, 64
@@ -91,20 +93,54 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     along_src, along_dst = moving.along_src, moving.along_dst
     if along_src is None or along_dst is None or nest.steps * nbytes < task.device.min_tiled:
         return ()
-    if along_src is along_dst or min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW:
+    is_short = min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW
+    if is_short or along_src is along_dst or not nest.alignment(1, (along_dst,)) * nbytes % VECTOR:
         return ()
     loops = (along_dst, along_src, *moving.outer)
     extents = [*_SKEWED[nbytes], *(1 for _ in moving.outer)]
     nest = nest._replace(loops=loops)
-    sides = [runs_of(nest, operand, (1 - operand,), extents, access.bits) for operand in (0, 1)]
-    src, dst = (side._replace(rest=(k,)) for k, side in enumerate(sides))
-    starts = [nest.alignment(k, (loops[1 - k],)) * nbytes % VECTOR for k in (0, 1)]
-    if not any(starts):
-        return ()
-    if starts[1]:
-        dst = dst._replace(align=_SECTOR, is_shifted=True, lanes=VECTOR // nbytes, is_whole=False)
-    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(nbytes), max(WORD // nbytes, 1))
+    src = runs_of(nest, 0, (1,), extents, access.bits)._replace(rest=(0,))
+    dst = Side((0,), (1,), access.bits, VECTOR // nbytes, is_shifted=True, align=_SECTOR)
+    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), max(WORD // nbytes, 1))
     return _launched(task, nest, body, _WORK_ITEMS)
+
+
+def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
+    """Make the launch of a nest with short rows of dst that follow each other, from any byte on."""
+    nest, bits = _by_stride(task.nest), task.accesses[1].bits
+    nbytes, loops = bits // BYTE_BITS, nest.loops
+    is_small = not loops or nest.steps * nbytes < task.device.min_tiled
+    if is_small or not task.moves_bytes or not nest.is_plain or nbytes not in _SKEWED:
+        return ()
+    # rows, and the loop along src, which may be contiguous after the first loop of a row
+    step = loops[0].extent if loops[0].stride(0) == 1 else 1
+    top = next((k for k, loop in enumerate(loops) if k and loop.stride(0) == step), 0)
+    extents = [loop.extent for loop in loops[:top]]
+    lengths = [prod(extents[:k]) for k in range(top + 1)]
+    row = min(lengths[-1], *nest.sizes) if nest.sizes else lengths[-1]
+    if not top or [loop.stride(1) for loop in loops[: top + 1]] != [*lengths[:-1], row]:
+        return ()
+    if nest.sizes:
+        # all of src is loaded, its padding too; rows of dst end at the size
+        indices = [loop.strides[1:2] for loop in loops[:top]] + [((0,),)] * len(loops[top:])
+        suits = [loop.strides[2:] for loop in loops] == indices
+    else:
+        suits = nbytes < WORD and row * nbytes >= _MIN_ROW and row * nbytes % VECTOR > 0
+    packed = 1 if nest.sizes or top > 1 else WORD // nbytes
+    extents[0] = -(-extents[0] // packed) * packed
+    fitting = max(_JOINED // (prod(extents) * nbytes), 1)
+    steps = min(1 << floor_log2(fitting), loops[top].extent)
+    is_short = row * nbytes < VECTOR or steps * step * nbytes < min(_MIN_SRC, loops[top].extent)
+    if is_short or not suits:
+        return ()
+    extents += [steps, *(1 for _ in loops[top + 1 :])]
+    moved = (loop._replace(strides=loop.strides[:2]) for loop in loops)
+    nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
+    src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits)
+    src = src._replace(is_whole=False)
+    dst = Side(tuple(range(top)), (top,), bits, VECTOR // nbytes, is_shifted=True, row=row)
+    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), packed)
+    return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -128,13 +164,11 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     if nest.steps * nbytes < task.device.min_tiled:
         return ()
     src_run, dst_run, tile_nbytes, group = _SHAPES[bits[0] // BYTE_BITS]
-    nest = _by_stride(nest, 1)
+    nest = _by_stride(nest)
     limits = src_run * BYTE_BITS // bits[0], dst_run // nbytes
     most, least = tile_nbytes // nbytes, -(-_MIN_RUN // nbytes)
-    chosen = None
-    if not is_paired:
-        longer = _aligned_run(nest.loops, limits[0], most, bits[0])
-        chosen = _extents(nest, (longer, limits[1]), most, least)
+    longer = limits[0] if is_paired else _aligned_run(nest.loops, limits[0], most, bits[0])
+    chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
         chosen = _extents(nest, limits, most, least)
     staged = _staged(nest, chosen, bits)
@@ -148,24 +182,18 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     ends_in_byte = top.valid < top.extent and prod(loop.extent for loop in lower) * top.valid % 2
     if is_paired and (nest.alignment(0, run) % 2 or ends_in_byte):
         return ()
-    body = replace(body, is_paired=is_paired)
-    # elements of a vector should be at constant distances in local memory
-    is_gathered = body.packed_rows == 1 and nbytes < WORD and not is_paired and not dst.is_shifted
-    if is_gathered and not _is_regular(body, src) and _is_regular(body, dst):
-        body = replace(body, ordered="src")
-    else:
-        # an H200 is slower if it takes vectors to be whole
-        src, dst = src._replace(is_whole=False), dst._replace(is_whole=False)
-        body = replace(body, src=src, dst=dst)
+    # an H200 is slower if it takes vectors of moves to be whole
+    src, dst = src._replace(is_whole=False), dst._replace(is_whole=False)
+    body = replace(body, src=src, dst=dst, is_paired=is_paired)
     # a power of two, no more than there are vectors
     vectors = max(body.accesses(src), body.accesses(dst))
     work_items = max(min(task.work_items(group), 1 << ceil_log2(vectors)), 1)
     return _launched(task, nest, body, work_items)
 
 
-def _by_stride(nest: Nest, operand: int) -> Nest:
-    """Return a nest of the moving loops, in the order of their strides in an operand."""
-    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(operand)))
+def _by_stride(nest: Nest) -> Nest:
+    """Return a nest of the moving loops, in the order of their strides in dst."""
+    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=tuple(loops))
 
 
@@ -173,7 +201,7 @@ def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> i
     """Return the elements of a run of src, of which `limit` are enough.
 
     If its rows are longer and start at any byte, it has so many whole rows that it ends at a
-    vector, at most `most` elements: u8 planes of 13 x 13 reach 1.04 of an H200's copy so, not 0.65.
+    vector, at most `most` elements: u8 planes of 13 x 13 become blocks 1.3 times as fast so.
     """
     chain = chain_of(loops, 0, most)
     length = 1
@@ -211,8 +239,7 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
     bits, nest = conversion.widths, task.nest
     if BETA in conversion.roles or nest.steps < task.device.min_tiled // WORD:
         return ()
-    # groups that run at the same time access adjacent rows of dst, or of src if that is far wider
-    nest = _by_stride(nest, 0 if bits[0] >= _WIDE * bits[1] else 1)
+    nest = _by_stride(nest)
     # a vector that is loaded should not become many vectors of dst
     longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
     # scales are at constant distances along one loop
@@ -225,15 +252,7 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
-    if chosen is not None:
-        (along_src, along_dst), extents = chosen
-        # rows of dst along the innermost loop of src should be in different banks
-        cut = [*along_dst.run, along_src.run[0]].index(along_src.run[0])
-        if prod(extents[k] for k in along_dst.run[:cut]) >= _MIN_CONVERTED:
-            along_dst = Chain(along_dst.run[:cut], along_dst.extents[:cut])
-        chosen = (along_src, along_dst), extents
-    widest = longest * bits[0], min(_MAX_BITS, _MAX_VECTOR * bits[1])
-    staged = _staged(nest, chosen, bits, widest)
+    staged = _staged(nest, chosen, bits, longest * bits[0])
     if staged is None:
         return ()
     body, src, dst = staged
@@ -242,7 +261,9 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         nest.alignment(k, [nest.loops[n] for n in side.run]) * side.bits
         for k, side in enumerate((src, dst))
     )
-    if any(start % BYTE_BITS for start in starts) or (bits[1] < BYTE_BITS and not dst.is_whole):
+    if any(start % BYTE_BITS for start in starts):
+        return ()
+    if bits[1] < BYTE_BITS and (not dst.is_whole or body.packed_rows == 1):
         return ()
     uniform = nest.loops[src.run[0]].uniform(conversion.varying)
     return _launched(task, nest, replace(body, uniform=uniform), task.work_items(_WORK_ITEMS))
@@ -252,16 +273,19 @@ def _staged(
     nest: Nest,
     chosen: tuple[tuple[Chain, Chain], list[int]] | None,
     bits: tuple[int, int],
-    widest: tuple[int, int] = (_MAX_BITS, _MAX_BITS),
+    widest: int = _MAX_BITS,
 ) -> tuple[Staged, Side, Side] | None:
     """Return a tile with its sides; None if runs are equal, or an index grows along both."""
     if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return None
     chains, extents = chosen
-    src, dst = (
-        runs_of(nest, k, chain.run, extents, bits[k], widest[k]) for k, chain in enumerate(chains)
-    )
-    first, run = dst.run[0], [nest.loops[k] for k in src.run]
+    first, along = chains[1].run[0], chains[0].run
+    if bits[1] < BYTE_BITS and first in along[1:]:
+        # bytes of dst have elements of several rows
+        along = along[: along.index(first)]
+    src = runs_of(nest, 0, along, extents, bits[0], widest)
+    dst = runs_of(nest, 1, chains[1].run, extents, bits[1])
+    run = [nest.loops[k] for k in src.run]
     sizes = tuple(span_of(run, k) for k in nest.indices)
     grow = (
         nest.loops[first].stride(k) for span, k in zip(sizes, nest.indices, strict=True) if span
@@ -269,10 +293,11 @@ def _staged(
     if first not in src.run and any(grow):
         return None
     element = max(bits[1] // BYTE_BITS, 1)
-    count = max(WORD // element, 1)
-    packed = 1 if first in src.run or extents[first] % count else count
+    count = max(WORD * BYTE_BITS // bits[1], 1)
+    shared = gcd(extents[first], count)
+    packed = 1 if first in src.run or (shared < count and bits[1] >= BYTE_BITS) else shared
     src = src._replace(is_whole=src.is_whole and not sizes)
-    body = Staged(tuple(extents), src, dst, "dst", LocalLayout(element), packed, sizes=sizes)
+    body = Staged(tuple(extents), src, dst, LocalLayout(element), packed, sizes=sizes)
     return body, src, dst
 
 
@@ -312,18 +337,6 @@ def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
     first, *others = zip(src.run[:2], dst.run[:2], strict=False)
     is_short = nest.loops[src.run[0]].extent * bits <= _MAX_SHARED * BYTE_BITS
     return first[0] != first[1] or (is_short and any(one != other for one, other in others))
-
-
-def _is_regular(body: Staged, side: Side) -> bool:
-    """Whether all vectors of a side have the same strides: each covers whole loops of its run."""
-    lanes = side.lanes
-    for k in side.run:
-        if body.extents[k] % lanes == 0:
-            return True
-        if lanes % body.extents[k]:
-            return False
-        lanes //= body.extents[k]
-    return False
 
 
 def _launched(
@@ -402,8 +415,8 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
     buffer, pixels = side._replace(run=first, rest=rest), Side(order=_order(extents, rectangle))
-    src, dst, ordered = (buffer, pixels, "src") if image else (pixels, buffer, "dst")
-    tile = Staged(tuple(extents), src, dst, ordered, LocalLayout(access.nbytes))
+    src, dst = (buffer, pixels) if image else (pixels, buffer)
+    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes))
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
     nest = nest._replace(loops=tuple(loops))

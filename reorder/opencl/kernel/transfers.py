@@ -37,6 +37,7 @@ _RG = 2  # lanes of pixels that only the runtime copies
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
+    tile.try_lower_joined,
     tile.try_lower_skewed,
     tile.try_lower,
     tile.try_lower_pixels,
@@ -182,19 +183,26 @@ def _whole(
 ) -> tuple[Launch, ...]:
     """Return the launch of tiles that are partly padding, instead of one for each box."""
     src, dst = operands
-    bits = dst.desc.dtype.bits
-    found = None
-    if len(plan.boxes) > 1 and _packed(plan.boxes[0], dst, device)[1] == bits:
-        found = whole_box(src.desc.layout, dst.desc.layout, *plan.bound_attr.varying)
-    if found is None:
+    bits, layouts = dst.desc.dtype.bits, [operand.desc.layout for operand in operands]
+    # the padded space of dst, or that of src where dst has no padding
+    is_padded = dst.desc.nelems < dst.desc.padded_nelems
+    if len(plan.boxes) <= 1 or (is_padded and _packed(plan.boxes[0], dst, device)[1] != bits):
         return ()
-    box, sizes = found
-    nest = next(iter(place_box(box, (None, None)) or ()))._replace(sizes=sizes)
     formula = None if conversion.is_move and bits >= BYTE_BITS else conversion
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
+    one, other = layouts if is_padded else layouts[::-1]
+    found = whole_box(one, other, *plan.bound_attr.varying)
+    if found is None:
+        return ()
+    box, sizes = found
+    if not is_padded:
+        strides = (((*node.strides[1::-1], *node.strides[2:]), node) for node in box.nodes)
+        nodes = tuple(node._replace(strides=of) for of, node in strides)
+        box = box._replace(offsets=(*box.offsets[1::-1], *box.offsets[2:]), nodes=nodes)
+    nest = next(iter(place_box(box, (None, None)) or ()))._replace(sizes=sizes)
     task = KernelTask(nest, (src.access, dst.access), device, formula, numbers)
-    return tile.try_lower(task)
+    return (tile.try_lower if is_padded else tile.try_lower_joined)(task)
 
 
 def _moved(box: Box, dst: OperandSpec, device: DeviceTraits) -> Iterator[Launch]:

@@ -68,7 +68,7 @@ def check(transfers: tuple[Transfer, ...], device: DeviceTraits = GPU_LIKE) -> l
 
 def check_local_memory(body: Staged) -> None:
     """Check that elements of a tile have places of their own, side by side within vectors."""
-    side: Any = body.src if body.ordered == "src" else body.dst
+    side: Any = body.ordered_side
 
     def places(loops: tuple[int, ...]) -> np.ndarray[Any, Any]:
         found = np.zeros(1, np.int64)
@@ -262,3 +262,25 @@ def test_one_text_serves_all_sizes() -> None:
         image, desc = image_desc(dims, "f32", "in_out_channel"), memory_desc(dims, "f32")
         sources |= {kernel_source(launch.pattern) for launch in check(planned(desc, image, device))}
     assert len(sources) == 1
+
+
+_JOINED = """
+u8 nchw nhwc 2x255x9x9 255
+f16 nchw nhwc 2x50x9x9 50
+u8 nhwc nchw 2x64x13x13 169
+u8 b_fs_yx_fsv16 nhwc 2x255x9x9 255
+f32 nChw16c nhwc 2x20x9x9 20
+"""
+
+
+def test_short_rows_of_dst_at_any_byte_are_joined() -> None:
+    for line in _JOINED.strip().splitlines():
+        dtype, one, other, sizes, row = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = (memory_desc(dims, dtype, tag) for tag in (one, other))
+        device = DeviceTraits(256, min_tiled=0)
+        (transfer,) = plan_transfers(OperandSpec(src), OperandSpec(dst), device)
+        (launch,) = transfer.launches
+        body = launch.pattern.body
+        assert isinstance(body, Staged)
+        assert body.dst.row == int(row), line
