@@ -34,6 +34,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
     readings = _readings(options)
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
+    if absent and Operand(absent[0]).path.exists():
+        msg = f"{absent[0]!r} is one tensor; name one of the other side, as FOLDER:NAME"
+        raise MemdescError(msg)
     if absent:
         raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
     if all(map(_is_folder_of_files, paths)):

@@ -33,14 +33,12 @@ def _answer(options: Options) -> tuple[Facts, int]:
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else Operand(options.like).load()
-    dims = options.dims
     given = Operand(options.dump)
-    if options.offset is not None:
+    if given.is_raw or options.offset is not None:
         data: Any = given.raw_bytes(options.offset)
     else:
         data = given.words(None if options.dtype is None else data_type(options.dtype))
-        data = given.raw_bytes() if data is None else data
-    found = identify(data, like, dims=dims, **_how(options))
+    found = identify(data, like, dims=options.dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
 

@@ -160,14 +160,12 @@ class Operand:
         memory = self.memory(dtype)
         return memory if self.entry.is_described else memory.numpy()
 
-    def words(self, dtype: DataType | None) -> Memory | NDArray[Any] | None:
-        """Return the tensor for its bytes, as elements of a type; None for raw bytes.
+    def words(self, dtype: DataType | None) -> Memory | NDArray[Any]:
+        """Return the tensor for its bytes, as elements of a type.
 
         Bytes and elements without a type may be of any type, and integers may be words of 4-bit
         types; an array of another type is refused.
         """
-        if self.is_raw:
-            return None
         try:
             found = self.load()
         except MemdescError:

@@ -152,10 +152,6 @@ class OpenVinoLayers:
 class TorchLayers:
     """When each module of PyTorch began and ended, in milliseconds, and its name."""
 
-    def foreign(self, *_: object) -> tuple[VerbosePrimitive, ...]:
-        """Return none: times tell whether executions are of the same run."""
-        return ()
-
     def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
         self._spans = spans
 
@@ -201,6 +197,10 @@ class TorchLayers:
             names,
             tuple(Layer(name, "", "", median(times), len(times)) for name, times in took.items()),
         )
+
+    def foreign(self, *_: object) -> tuple[VerbosePrimitive, ...]:
+        """Return none: times tell whether executions are of the same run."""
+        return ()
 
 
 @dataclass
