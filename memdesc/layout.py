@@ -546,9 +546,13 @@ class Layout(Checked):
         With `padded`, of all padded ones; each axis is one array axis, at its first dim.
         """
         if not checked_flag("padded", padded):
+            if 0 in self.dims:
+                return np.empty(self.dims, np.int64)
             return self.offset(np.indices(self.dims, np.int64, sparse=True))
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        for axis, table in zip(self.axes, self.base().tables(padded=True), strict=True):
+        tables = zip(self.axes, self.base().tables(padded=True), strict=True)
+        # after an empty table, the sum stays empty
+        for axis, table in sorted(tables, key=lambda found: len(found[1])):
             shape = [1] * self.ndims
             shape[axis.dims[0]] = len(table)
             total = total + table.reshape(shape)

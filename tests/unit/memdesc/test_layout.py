@@ -165,3 +165,9 @@ def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks(
     dropped = view.reshape((3,))
     assert dropped.layout.offsets().tolist() == [64, 72, 80]
     assert len(dropped.axes) == 1
+
+
+def test_offsets_of_no_elements_take_no_memory() -> None:
+    # the sum over the first two dims alone would take petabytes
+    layout = memory_desc((1 << 24, 1 << 24, 0), "s8", "abc").layout
+    assert layout.offsets().shape == layout.offsets(padded=True).shape == (1 << 24, 1 << 24, 0)
