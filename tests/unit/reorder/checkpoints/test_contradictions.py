@@ -82,6 +82,7 @@ pack
         => strategy is 'tensor_group', not channel or tensor or group or block;
     weights.symmetric=False => no tensor 'weight_zero_point'
     weights.symmetric=1 => symmetric is 1, not True
+    weights.symmetric='true' => symmetric is 'true', not True
     weights.actorder='group' => declares act-order, which assigns inputs to gro
     format='int-quantized'; weights.num_bits=8 => no tensor 'weight'; int_
     ignore='lm_head' => ignore must be a list of strings, not 'lm_head'
