@@ -78,6 +78,8 @@ def test_all_their_tensors_may_take_new_names_and_stay_whole(saved: Path, tmp_pa
     save(saved, {"w": quantized(), "w_scale": record()[0], "rest": np.ones(3)})
     converted(saved, tmp_path / "y.npz", "rest: f16")
     check(tmp_path / "y.npz", "w", "w_scale")
+    converted(saved, tmp_path / "z.npz", "*: rename=z.*")
+    check(tmp_path / "z.npz", "z.w", "z.w_scale")
 
 
 def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path) -> None:
