@@ -67,8 +67,8 @@ _REFUSED = """
 --device x --seconds nan | --seconds: give a time above 0, such as 0.1, not 'nan'
 --device no-such-device | no OpenCL device
 --device x 1x64x56x56 | fixed list of reorders, so leave out DIMS
---device x --from=ab --to=ba --strides=1 | leave out --from, --to, --strides
---device x --scale=2 --threads=1 | --threads, --scale
+--device x --from=ab --to=ba --dtype=s8 | leave out --from, --to, --dtype
+--device x --scale=2 --threads=1 | --scale, --threads
 """
 
 
