@@ -66,9 +66,12 @@ def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise TypeError  # noqa: TRY301 - refused below, such as "1), (2"
         values = [ast.literal_eval(value) for value in call.args]
-        return values, {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}
+        named = {str(own.arg): ast.literal_eval(own.value) for own in call.keywords}
     except (TypeError, ValueError):
         unclear("its parameters are numbers and lists of these")
+    if len(named) < len(call.keywords):
+        unclear(f"it has each of {', '.join(named)} at most once")
+    return values, named
 
 
 def integer(node: ast.expr) -> int:

@@ -154,7 +154,7 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
         indescribable("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         unclear(f"the offset {offset!r} is not an integer")
-    strides = None if steps is None else integers_in(steps)
+    strides = None if steps is None else integers_in(steps, "-?[0-9]{1,19}")
     return memory_desc(dims, dtype, strides=strides, offset0=int(offset))
 
 

@@ -22,7 +22,7 @@ from memdesc.exchange.system import (
     type_named,
     unclear,
 )
-from memdesc.int64 import checked_ints
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout_names import is_laid_out_by
 from memdesc.tags import LETTERS, parse_tag
 
@@ -100,14 +100,15 @@ def _read(given: Given) -> MemoryDesc:
             None if key not in values else checked_ints(key, values[key])
             for key in ("size", "stride", "dim_order")
         )
+        offset = values.get("offset", values.get("storage_offset"))
+        offset0 = 0 if offset is None else checked_int("the offset", offset)
     except MemdescError as error:
         unclear(error)
     dims = given.sizes(size)
     dtype = given.type(type_named(str(args[1]), TORCH_TYPES) if args else None)
-    offset0 = values.get("offset", values.get("storage_offset"))
     if order is None:
-        return memory_desc(dims, dtype, strides=strides, offset0=0 if offset0 is None else offset0)
-    if sorted(order) != list(range(len(dims))) or strides is not None or offset0 is not None:
+        return memory_desc(dims, dtype, strides=strides, offset0=offset0)
+    if sorted(order) != list(range(len(dims))) or strides is not None or offset is not None:
         unclear(f"dim_order is every dim of 0 to {len(dims) - 1} once, without strides")
     return memory_desc(dims, dtype, "".join(LETTERS[dim] for dim in order))
 

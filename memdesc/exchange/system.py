@@ -262,9 +262,9 @@ def name_of_type(dtype: DataType, types: Mapping[str, DataType]) -> str:
     return name or inexpressible(f"it has no data type for elements of {dtype}")
 
 
-def integers_in(part: str) -> tuple[int, ...]:
+def integers_in(part: str, spelling: str = "[0-9]{1,18}") -> tuple[int, ...]:
     """Return the integers in a part of a string, which commas separate."""
-    if not re.fullmatch(r"\s*(-?[0-9]{1,18}\s*(,\s*-?[0-9]{1,18}\s*)*)?", part):
+    if not re.fullmatch(rf"\s*({spelling}\s*(,\s*{spelling}\s*)*)?", part):
         unclear(f"expected integers and commas, found {excerpt(part)}")
     return tuple(map(int, filter(None, map(str.strip, part.split(",")))))
 
