@@ -64,4 +64,5 @@ def offset_table(extents: Iterable[int], strides: Iterable[int]) -> list[int]:
     offsets = np.zeros(1, np.int64)
     for extent, stride in zip(extents, strides, strict=True):
         offsets = (np.arange(extent, dtype=np.int64)[:, None] * stride + offsets).ravel()
-    return [int(offset) for offset in offsets]
+    table: list[int] = offsets.tolist()
+    return table

@@ -46,8 +46,9 @@ _EACH, _ONE, _REPEATED = -1, 0, PERIOD - 1
 class Rows(NamedTuple):
     """Rows of src, dst and an operand, and how an element finds its value of the operand."""
 
-    # where each row starts on each side
-    tables: list[list[int]]
+    # the loops of a tile, outermost first, and their strides on each side
+    nodes: tuple[Node, ...]
+    sides: Sequence[list[int]]
     # elements of a row
     columns: int
     # the `operand_mask` and the `operand_shift` of a `StageTable`
@@ -56,9 +57,14 @@ class Rows(NamedTuple):
     # where the values of a block are, from where the tile starts; None: the operand is in place
     block: Words | None = None
 
-    def with_operand(self, nodes: tuple[Node, ...], strides: list[int]) -> "Rows":
-        """Return the rows with a table of where the operand of each starts."""
-        return self._replace(tables=[*self.tables, _row_offsets(nodes, strides, self.columns)])
+    @property
+    def tables(self) -> list[list[int]]:
+        """Where each row starts on each side."""
+        return [_row_offsets(self.nodes, strides, self.columns) for strides in self.sides]
+
+    def with_operand(self, strides: list[int]) -> "Rows":
+        """Return the rows with the strides of an operand as a third side."""
+        return self._replace(sides=[*self.sides, strides])
 
 
 class Sides(NamedTuple):
@@ -82,7 +88,7 @@ def tile_rows(
     inner = min(count_contiguous(extents, strides[::-1]) for strides in sides)
     inner = inner if max_nodes is None else min(inner, max_nodes)
     columns = prod(node.valid for node in nodes[len(nodes) - inner :])
-    return Rows([_row_offsets(nodes, strides, columns) for strides in sides], columns)
+    return Rows(nodes, sides, columns)
 
 
 def _row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int = 1) -> list[int]:
@@ -101,7 +107,7 @@ def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
     each = tile_rows(nodes, sides)._replace(mask=_EACH)
     one = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, 1))
     if one.columns > each.columns or each.columns == 1:
-        return one.with_operand(nodes, sides.operand)
+        return one.with_operand(sides.operand)
     return each
 
 
@@ -180,7 +186,7 @@ def _grouped_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
     if rows.columns % size:
         return None
     rows = rows._replace(mask=_EACH, shift=size.bit_length() - 1)
-    return rows.with_operand(nodes, sides.operand)
+    return rows.with_operand(sides.operand)
 
 
 def _block_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:
@@ -210,4 +216,4 @@ def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
     times = 2 * PERIOD // period
     strides = [times * stride for stride in _block_strides(nodes, sides.operand)]
     block = np.tile(_block(nodes, sides.operand).reshape(-1, period), times).reshape(-1)
-    return rows.with_operand(nodes, strides)._replace(mask=_REPEATED, block=block)
+    return rows.with_operand(strides)._replace(mask=_REPEATED, block=block)

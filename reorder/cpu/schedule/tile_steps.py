@@ -271,10 +271,11 @@ class _StepWriter:
         `operand` are the last fields of a `TileStep`.
         """
         src, dst = sides
-        words = [start for each in rows.tables for start in each]
+        tables = rows.tables
+        words = [start for each in tables for start in each]
         lines = self._prefetched_lines()
         at = len(StageTable._fields) + len(words)
-        head = StageTable(operation, len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)
+        head = StageTable(operation, len(tables[0]), rows.columns, rows.mask, rows.shift, at)
         table = np.array([*head, *words, *lines], np.int64)
         computes = operation is not Operation.CONVERT
         bits = DATA_TYPES[self.config.src].bits if lines else 0

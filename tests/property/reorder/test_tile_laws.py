@@ -1,6 +1,7 @@
 """How boxes that convert are cut into tiles."""
 
 from math import prod
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -120,6 +121,14 @@ def test_beyond_the_caches_the_side_is_moved_that_leaves_long_rows_of_dst(
     tiles, _ = cut_into_tiles(box, widths, limit, in_place=True, place=place, streams=True)
     sides = {(tile.reads, tile.writes) for tile in tiles}
     assert sides == {(moved != "src", moved != "dst")}
+
+
+def test_choosing_tiles_makes_no_tables_of_their_rows() -> None:
+    src, dst = memory_desc((2, 256, 56, 56), "bf16"), memory_desc((2, 256, 56, 56), "f32", "acdb")
+    (box,) = plan_reorder(src, dst).boxes
+    with mock.patch("reorder.cpu.schedule.operands.offset_table") as offset_table:
+        cut_into_tiles(box, (16, 32), 4096, in_place=True, place=0, streams=True)
+    assert not offset_table.called
 
 
 @pytest.mark.parametrize(("kind", "bits"), [("s8", 8), ("s4", 4)])
