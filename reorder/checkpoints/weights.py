@@ -338,9 +338,10 @@ def weight_of(entries: Entries, name: str) -> Weight:
         prefix = min(prefix, start, key=len)
         for ending in endings if may_have_codes or is_certain else ():
             # without a prefix, endings are whole names
-            other = entries.get(start + ending if start else ending.removeprefix("."))
+            full = start + ending if start else ending.removeprefix(".")
+            other = entries.get(full)
             if other is not None and (codes or is_certain or prod(other.shape) <= most):
-                tensors[other.name] = other
+                tensors[full] = other
     roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in tensors.items()}
     if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
         # codes without an ending are called `weight`

@@ -315,7 +315,7 @@ class Plan:
             way = f"they are one record, which moves with its prefix: '{rule}'"
         others = ", ".join(each for each in weight.names if each != name)
         return (
-            f"{name} would change without {others}: {weight.codes.name} holds codes, which mean "
+            f"{name} would no longer fit {others}: {weight.codes.name} holds codes, which mean "
             f"numbers only together with the rest; {way}"
         )
 
@@ -347,9 +347,8 @@ def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[st
         return True
     first = names.get(weight.codes.name, "")
     kept = weight_of(renamed, first).entries if first else {}
-    is_moved = all(names.get(name, name) != name for name in weight.names)
     found, held = ({role: x.name for role, x in each.items()} for each in (kept, weight.entries))
-    return found == held or (is_moved and {*found.values()} == {*held.values()})
+    return found == held
 
 
 def _renamed_note(weight: Weight, names: Mapping[str, str]) -> dict[str, object]:

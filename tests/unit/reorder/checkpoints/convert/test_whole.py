@@ -112,6 +112,18 @@ def test_all_parts_may_take_new_names_that_tell_the_same(fp8: Path, tmp_path: Pa
         assert "fc.weight holds codes" in refused(fp8, tmp_path / "no", rule)
 
 
+def test_no_part_takes_the_role_of_another(fp8: Path, tmp_path: Path) -> None:
+    ones = np.ones((8, 8), np.uint32), np.ones((8, 1), np.float16), np.ones((8, 1), np.float16)
+    named = dict(zip(("up.weight", "up.scales", "up.biases"), ones, strict=True))
+    mlx = written(tmp_path / "mlx", named, group_size=64, bits=4)
+    for new in ("up", "down"):
+        roles = {"weight": "weight", "scales": "biases", "biases": "scales"}
+        rules = [f"up.{old}: rename={new}.{role}" for old, role in roles.items()]
+        assert "up.weight holds codes" in refused(mlx, tmp_path / "no", *rules)
+    rule = "fc.weight_scale_inv: rename=fc.weight_scale"  # which loaders of this format do not read
+    assert "fc.weight holds codes" in refused(fp8, tmp_path / "no", rule)
+
+
 def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> None:
     converted(fp8, tmp_path / "two", settings=SMALL._replace(shard_bytes=1000))
     index = json.loads((tmp_path / "two" / "model.safetensors.index.json").read_text())
