@@ -583,19 +583,19 @@ class Configs:
     @cached_property
     def sections(self) -> tuple[str, list[dict[str, Any]]]:
         """The first file that has a section, and its sections."""
-        for file in (CONFIG, *OLD_CONFIGS):
-            path = self.folder / file
-            text = read_if_exists(path, MAX_CONFIG)
-            with about(repr(str(path))):
-                config, held = read_config(text or b"{}")
-            found = [each for one in held for each in sections_of(one).values()]
-            if text is not None and file in OLD_CONFIGS:
-                inside = config.get("quantization")  # in ModelOpt's own file
-                own = inside if isinstance(inside, dict) else config
-                found = [{"quant_method": OLD_CONFIGS[file], **own}]
-            if found:
-                return file, found
-        return CONFIG, []
+        every = ((file, self._sections_in(file)) for file in (CONFIG, *OLD_CONFIGS))
+        return next((each for each in every if each[1]), (CONFIG, []))
+
+    def _sections_in(self, file: str) -> list[dict[str, Any]]:
+        path = self.folder / file
+        text = read_if_exists(path, MAX_CONFIG)
+        with about(repr(str(path))):
+            config, held = read_config(text or b"{}")
+        if text is None or file not in OLD_CONFIGS:
+            return [each for one in held for each in sections_of(one).values()]
+        inside = config.get("quantization")  # in ModelOpt's own file
+        own = inside if isinstance(inside, dict) else config
+        return [{"quant_method": OLD_CONFIGS[file], **own}]
 
     @cached_property
     def declared(self) -> Declared | None:
@@ -606,6 +606,14 @@ class Configs:
             if found[0] != other:
                 said = f"{found[0]}, and {other}; correct the one that is wrong"
                 raise MemdescError(f"in {str(self.folder)!r} {said}")
+        # GPTQModel reads how zero points are stored from its own file first
+        if file == CONFIG and found and method_in(sections[0]) == "gptq":
+            said, *old = map(_version, (sections[0], *self._sections_in("quantize_config.json")))
+            if any(each and ("v2" in each) != ("v2" in said) for each in old):
+                raise MemdescError(
+                    f"in {str(self.folder)!r} quantize_config.json says checkpoint_format "
+                    f"{old[0]!r}, but config.json {said or None!r}; correct the one that is wrong"
+                )
         return found[0] if found else None
 
     def refuse_changed(self) -> None:
@@ -684,6 +692,11 @@ def sections_of(config: Json) -> dict[str, Any]:
     is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
     found = {key: config.get(key) for key in (KEY, _OLD_KEY)} | {_MLX_KEY: mlx if is_mlx else None}
     return {key: section for key, section in found.items() if section is not None}
+
+
+def _version(section: Json) -> str:
+    """Return what a section calls the format of gptq; empty if it does not say."""
+    return str(section.get("checkpoint_format", section.get("format")) or "").lower()
 
 
 def method_in(section: Json) -> str:

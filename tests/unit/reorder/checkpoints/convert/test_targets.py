@@ -344,6 +344,10 @@ config.json says expert_dtype 'nf4', which stores experts in another type
 # files of other programs are read where config.json declares nothing
 "torch_dtype": "bfloat16"
     made(gptq(), GPTQ | {"checkpoint_format": "gptq_v2"}, "bf16", old={"desc_act": True})
+quantize_config.json says checkpoint_format 'gptq_v2', but config.json None; correct the one
+    refused(gptq(), GPTQ, "bf16", old={"checkpoint_format": "gptq_v2"})
+but config.json 'gptq_v2'; correct the one
+    refused(gptq(), GPTQ | {"format": "gptq_v2"}, "bf16", old={"format": "gptq"})
 declares group_size 32, but the shapes
     refused(gptq(), None, "f16", old={"bits": 4, "group_size": 32})
 says rotation 'hadamard', which
