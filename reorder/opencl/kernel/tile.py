@@ -171,7 +171,10 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     chosen = _extents(nest, (longer, limits[1]), most, least)
     if chosen is None or prod(chosen[1]) > most:
         chosen = _extents(nest, limits, most, least)
-    staged = _staged(nest, chosen, bits)
+    # vectors are aligned in both rows of a pair
+    between = (nest.loops[0].stride(0) // 2,) if is_paired else ()
+    aligned = nest._replace(starts=(nest.starts[0] + between, *nest.starts[1:]))
+    staged = _staged(aligned, chosen, bits)
     if staged is None:
         return ()
     body, src, dst = staged
