@@ -152,8 +152,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),
-    "chunks evened out": Mechanism({"schedule.partition:_TOLERANCE": _value(float("inf"))}),
-    "chunks in turns": Mechanism({"schedule.partition:_TURN_NBYTES": _value(1 << 62)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
     "gathered operands": Mechanism({"schedule.tile_steps:rows_of_operand": _in_place}),
     "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
@@ -205,6 +203,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, code="run "),
     "whole vectors": Mechanism({"kernels.copy:_VECTOR_NBYTES": _value(())}, code="run "),
+    # worth most without masks: MEMDESC_MACHINE="cpu=haswell"
     "overlapping parts": Mechanism({"kernels.copy:_PARTS": _value(((16, 1, 16),))}, code="run "),
     "masked conversions": Mechanism(
         {"kernels.stage:masks_elements": _returns(value=False)}, code="stage|StageTypes"

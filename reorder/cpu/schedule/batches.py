@@ -89,8 +89,6 @@ class BatchBuilder:
         self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
             self.nbytes // threads
         )
-        # whether rows start within a line, so that two instructions write parts of one
-        self.takes_turns = self.place > 0
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
         # "rotated rows"
         self.kernels: tuple[str, ...] = ()
@@ -197,17 +195,14 @@ class BatchBuilder:
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads
-        # the parts of swizzled rows share lines too
-        is_swizzled = bool(self.plan.src.layout.xor or self.plan.dst.layout.xor)
-        takes_turns = is_swizzled or self.takes_turns
-        shares = partition(workloads, nbytes, threads, self.machine, takes_turns=takes_turns)
+        shares = partition(workloads, nbytes, threads, self.machine)
         points = partial(points_in_bytes, bits=bits)
         return Batch(kernel, program, shares, points, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         threads = 1 if is_whole else self.threads
-        return partition(workloads, nbytes, threads, self.machine, takes_turns=self.takes_turns)
+        return partition(workloads, nbytes, threads, self.machine)
 
 
 def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:

@@ -4,7 +4,7 @@ A chunk is one or more of these ranges, of any number of instructions; a thread 
 time.
 """
 
-from math import ceil, floor, prod
+from math import prod
 
 import numpy as np
 
@@ -17,16 +17,11 @@ from reorder.cpu.tables import Words
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
-# Bytes that instructions write in one turn; a quarter of this was slower.
-_TURN_NBYTES = 1 << 20
 # An instruction is cut at whole steps of a loop if each part has at least this many: then no chunk
 # is more than an eighth larger than another.
 _MIN_STEPS = 8
 # Fewest elements of a part: calling a kernel for fewer costs as much as moving them.
 _MIN_PART_SIZE = 1 << 10
-# Imbalance tolerated between chunks so that all instructions share cut points. Lines that two
-# threads write cost more than that; measured on 16 cores.
-_TOLERANCE = 0.05
 # A line of dst that two threads write costs as much as reading this many lines.
 _SHARED_LINE = 32
 
@@ -83,30 +78,16 @@ class Partition(NamedTuple):
         return min(self.chunks, self.threads) - 1
 
 
-def partition(
-    workloads: list[Workload],
-    nbytes: int,
-    threads: int,
-    machine: Machine,
-    *,
-    takes_turns: bool = False,
-) -> Partition:
-    """Partition instructions that write `nbytes` bytes among at most `threads` threads.
-
-    With `takes_turns` a chunk runs a part of each instruction, then the next part of each: lines of
-    src that several of them read are read once.
-    """
+def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Machine) -> Partition:
+    """Partition instructions that write `nbytes` bytes among at most `threads` threads."""
     threads = max(1, min(threads, nbytes // machine.min_thread_nbytes))
     chunks = 1
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     # src and dst of a thread
     fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
-    turns = 1
-    if takes_turns and len(workloads) > 1:
-        turns = max(1, nbytes // chunks // _TURN_NBYTES)
-    ranges, bounds = partition_chunks(workloads, chunks * turns, fits_own_cache=fits_own_cache)
-    return Partition(ranges, bounds[::turns].copy(), threads)
+    ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
+    return Partition(ranges, bounds, threads)
 
 
 def partition_chunks(
@@ -155,33 +136,25 @@ def _cuts(
 
     An instruction of many steps is cut into equal parts, so that a chunk has the same part of each:
     instructions that share lines share few of them between chunks. Instructions of few steps are
-    cut as if they were one. Whole steps are rounded up or down so that chunks are equal.
+    cut as if they were one. Cuts are at the nearest whole steps.
     """
+    steps = [prod(shape) for shape in shapes]
     granules = [
         _cut_granule(workload, shape, chunks)
         for workload, shape in zip(workloads, shapes, strict=True)
     ]
-    counts = [prod(shape) / granule for shape, granule in zip(shapes, granules, strict=True)]
-    sizes = [workload.size for workload in workloads]
-    tolerance = sum(sizes) / chunks * _TOLERANCE
-    few = sum(size for size, count in zip(sizes, counts, strict=True) if count < chunks)
-    # elements that the chunks before a cut have in excess of their share
-    beyond = [0.0] * (chunks + 1)
-    cuts = [[0] for _ in workloads]
+    is_few = [count < granule * chunks for count, granule in zip(steps, granules, strict=True)]
+    size_of_few = sum(workload.size for workload, few in zip(workloads, is_few, strict=True) if few)
+    cuts = []
     # elements of the instructions of few steps that were already cut
     before = 0
-    # instructions with the largest granules first: smaller ones even out what these leave
-    for k in sorted(range(len(workloads)), key=lambda i: -sizes[i] / counts[i]):
-        begin, size = (before, few) if counts[k] < chunks else (0, sizes[k])
-        before += sizes[k] if counts[k] < chunks else 0
-        each = sizes[k] / counts[k]
-        for chunk in range(1, chunks):
-            exact = min(max(0, size * chunk / chunks - begin), sizes[k]) / each
-            error = beyond[chunk] if abs(beyond[chunk]) > tolerance else 0
-            count = min(max(floor(exact), round(exact - error / each)), ceil(exact))
-            cuts[k].append(max(cuts[k][-1], min(count * granules[k], prod(shapes[k]))))
-            beyond[chunk] += (count - exact) * each
-        cuts[k].append(prod(shapes[k]))
+    for workload, count, granule, few in zip(workloads, steps, granules, is_few, strict=True):
+        begin, size = (before, size_of_few) if few else (0, workload.size)
+        before += workload.size if few else 0
+        each = workload.size * granule / count
+        shares = (min(max(0, size * k / chunks - begin), workload.size) for k in range(1, chunks))
+        inner = (min(round(share / each) * granule, count) for share in shares)
+        cuts.append([0, *inner, count])
     return cuts
 
 

@@ -81,11 +81,11 @@ def test_chunks_of_few_steps_are_equal_but_for_a_grain(
 
 def test_instructions_of_few_steps_are_cut_as_if_they_were_one() -> None:
     for steps, chunks, largest in (
-        # steps of two instructions, each with its elements; what is left of large ones, small fill
+        # steps of instructions, each with its elements
         (((6, 256), (6, 256)), 2, 1.0),
-        (((13, 64), (3, 1000)), 2, 1.05),
-        (((44, 256), (2, 1000)), 8, 1.25),
-        (((12, 1000), (11, 1024)), 8, 1.06),
+        (((13, 6400), (3, 100_000)), 2, 1.25),
+        (((44, 2560), (2, 10_000)), 8, 1.38),
+        (((12, 10_000), (11, 10_240)), 8, 1.4),
         (((26, 64), (16, 256), (31, 64)), 8, 1.06),
         (((35, 100), (38, 100)), 8, 1.21),
     ):
@@ -117,19 +117,6 @@ def test_there_are_as_many_threads_and_chunks_as_the_bytes_are_worth(
     shares = partition([work], nbytes, threads, _MACHINE)
     assert (shares.threads, shares.chunks, shares.workers) == (*found, found[0] - 1)
     assert sum(map(_steps, _chunks(shares.ranges, shares.bounds))) == 1 << 14
-
-
-def test_instructions_that_take_turns_write_a_mebibyte_each_time() -> None:
-    works = [Workload(k, outer=1 << 10, inner=16, grain=1, size=8 << 20) for k in range(2)]
-    # one instruction has none to take turns with
-    for count, takes_turns, found in (
-        (2, False, [(0, 1024), (1, 1024)]),
-        (2, True, [(0, 64), (1, 64)] * 16),
-        (1, True, [(0, 1024)]),
-    ):
-        shares = partition(works[:count], 16 << 20, 1, _MACHINE, takes_turns=takes_turns)
-        (rows,) = _chunks(shares.ranges, shares.bounds)
-        assert [(row.instruction, row.last - row.first) for row in rows] == found
 
 
 @pytest.mark.parametrize(
