@@ -16,6 +16,7 @@ from memdesc.record import record_desc
 from reorder.checkpoints.config import Configs, Layers, Said, declare, declared_by, method_in
 from reorder.checkpoints.convert.targets import TARGETS
 from reorder.cli import main
+from reorder.memory.memory import Memory
 from tests.unit.reorder.checkpoints.convert.results import SMALL, converted, refused, words_of
 from tests.unit.reorder.checkpoints.schemes import (
     BESIDE,
@@ -72,6 +73,22 @@ def test_a_weight_is_read_decoded_and_inspected(
     names = [f"{scheme.prefix}{end}" for end in layer]
     assert layouts == dict.fromkeys(names, scheme.record) | dict.fromkeys(BESIDE, "plain")
     assert not facts["notes"]
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMES if name.startswith(("awq", "gptq"))])
+def test_a_weight_whose_tensors_are_saved_with_their_layouts_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    """*Law*: the dims of a weight follow from those of its tensors, which count no words then."""
+    scheme = SCHEMES[name]
+    layer, _ = scheme.make()
+    record = record_in(write_model(tmp_path, {"fc": layer}, scheme.config), "fc")
+    fields = {f"fc.{part.tensor}": part.desc for part in record.desc.fields}
+    saved = {f"fc.{each}": held for each, held in record.tensors.items()}
+    path = tmp_path / "x.npz"
+    reorder.save(path, {each: Memory(fields[each], held) for each, held in saved.items()})
+    said = {key: value for key, value in record.desc.options if key in _SAID}
+    assert record_in(path, "fc", scheme.record, **said).desc == record.desc
 
 
 @_each

@@ -114,7 +114,8 @@ def test_all_parts_may_take_new_names_that_tell_the_same(fp8: Path, tmp_path: Pa
 
 def test_no_part_takes_the_role_of_another(fp8: Path, tmp_path: Path) -> None:
     ones = np.ones((8, 8), np.uint32), np.ones((8, 1), np.float16), np.ones((8, 1), np.float16)
-    named = dict(zip(("up.weight", "up.scales", "up.biases"), ones, strict=True))
+    names = ("up.weight", "up.scales", "up.biases")
+    named: dict[str, NDArray[Any]] = dict(zip(names, ones, strict=True))
     mlx = written(tmp_path / "mlx", named, group_size=64, bits=4)
     for new in ("up", "down"):
         roles = {"weight": "weight", "scales": "biases", "biases": "scales"}
