@@ -154,7 +154,7 @@ class MemoryDesc(Written):
     ) -> Self:
         """Describe memory by a layout or by strides; the class says what the arguments are."""
         sizes = checked_ints("dims", dims)
-        element = _checked_type(dtype, layout)
+        element = _checked_type(dtype, layout, len(sizes))
         given = (padded_dims, inner_blks, inner_idxs, offset0)
         made = None
         if strides is not None or any(map(is_not, given, _NOTHING)):
@@ -201,6 +201,8 @@ class MemoryDesc(Written):
             # called for names that the class does not have
             here = _HERE.get(name.removeprefix("get_"), "")
             hint = f"; oneDNN's {name} is .{here} here" if here else ""
+            if name == "shape":
+                hint = "; numpy's shape is .dims here"
             raise AttributeError(
                 f"a MemoryDesc has no attribute {short_repr(name)}{hint}", name=name, obj=self
             )
@@ -727,11 +729,15 @@ def desc_of(
     return desc
 
 
-def _checked_type(dtype: object, layout: object) -> DataType:
+def _checked_type(dtype: object, layout: object, ndims: int) -> DataType:
     """Return the data type of a descriptor's arguments, or say that they are in the wrong order."""
     try:
         return data_type(dtype)
     except MemdescError as error:
+        if layout is None and isinstance(dtype, str) and is_name(dtype, ndims, 32):
+            raise MemdescError(
+                f"dtype comes before layout: memory_desc(dims, dtype, {dtype!r})"
+            ) from None
         try:
             data_type(layout)
         except MemdescError:

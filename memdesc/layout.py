@@ -587,9 +587,10 @@ class Layout(Checked):
 def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
+        way_out = "" if dims else "; describe a scalar as dims (1,)"
         raise MemdescError(
             f"dims {short_repr(dims)} have {counted(len(dims), 'size')}; a descriptor has 1 to "
-            f"{MAX_NDIMS}"
+            f"{MAX_NDIMS}{way_out}"
         )
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)

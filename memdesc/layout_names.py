@@ -33,7 +33,7 @@ def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, st
     """Return the layout of a name of a vocabulary, and what the name calls the dims."""
     name = expand_meta_tag(tag, len(dims))
     letters = letters_for(name, len(dims))
-    if letters is not None:
+    if letters is not None or not dims:
         check_dims(dims, letters)
     try:
         resolved = resolve(name, dims, bits)

@@ -254,7 +254,10 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
         return
     hint = ""
     if sorted(src.dims) == sorted(dst.dims):
-        hint = "; if the axes are in memory order, give src=, such as src='nhwc'"
+        hint = (
+            "; if the axes are in memory order, give src=, such as src='nhwc'; if those of out "
+            "are, pass its MemoryDesc as dst"
+        )
     elif 1 in {src.ndims, dst.ndims}:
         flat = "src" if src.ndims == 1 else "dst"
         hint = f"; if {flat} is a flat buffer, pass the MemoryDesc of its bytes as {flat}"
