@@ -185,10 +185,6 @@ class Elements:
         is_whole = not value.type.count * self.bits % LINE_BITS
         self.store_vector(value, location, non_temporal=self.streams and is_whole)
 
-    def fills_line(self, lanes: int) -> bool:
-        """Whether a vector is a cache line or more."""
-        return lanes * self.bits >= LINE_BITS
-
 
 def first_vector(
     elements: Elements, dst: Location, lanes: int, count: Value, width: int = 1
