@@ -49,6 +49,9 @@ _PARTS = (
 # Runs of half a line, and of 1 to 4 lines, are joined in registers where dst starts at an even
 # byte: the instruction picks 16-bit units from two vectors.
 _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6, 8)), 2
+# Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
+# to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
+_UNROLLED_NBYTES = 4 * LINE_NBYTES
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -194,6 +197,13 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         address = elements.address_of(dst)
         return -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
 
+    def move(src: Location, dst: Location, span: tuple[Value, Value], nbytes: int) -> None:
+        starts = range(0, nbytes, LINE_NBYTES)
+        with loop(*span, nbytes) as i:
+            lines = [elements.load_vector(src + i + at, LINE_NBYTES) for at in starts]
+            for at, line in zip(starts, lines, strict=True):
+                elements.store_lines(line, dst + i + at)
+
     src, dst, at_dst = row_at(rows.first)
     ends = ends_of(dst)
     is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
@@ -209,8 +219,13 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         src, dst, at_dst = row_at(row)
         first, rest = ends_of(dst) if elements.streams else ends
         stop = length - rest
-        with loop(first, stop, LINE_NBYTES) as i:
-            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
+        with either(length >= 2 * _UNROLLED_NBYTES) as (long, short):
+            with long:
+                unrolled = first + (stop - first & -_UNROLLED_NBYTES)
+                move(src, dst, (first, unrolled), _UNROLLED_NBYTES)
+                move(src, dst, (unrolled, stop), LINE_NBYTES)
+            with short:
+                move(src, dst, (first, stop), LINE_NBYTES)
         after = row + 1
         following, following_dst, at_following = row_at(minimum(after, head.rows - 1))
         is_next = at_following - at_dst == length
