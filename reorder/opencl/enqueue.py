@@ -343,8 +343,7 @@ def reorder_on_device(  # noqa: PLR0913 - the arguments of `reorder.reorder`
 # the most calls that a queue knows; then it forgets all
 _MAX_CALLS = 512
 # Host arrays of at most this many bytes become buffers with their content, without a queue: a
-# reorder of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an
-# H200.
+# reorder of 16 KiB takes 45 us instead of 255 on a CPU; on an H200, 512 MB take 7 times as long.
 _SMALL = 1 << 16
 # the allocation of memory that a call makes; no memory object has this pointer
 _UNKNOWN = 0

@@ -186,8 +186,7 @@ def store_element(operand: str, offset: str, bits: int, name: str) -> str:
     return f"{operand}[{offset}] = {name};"
 
 
-# Bytes of three aligned pairs of words, from which 16 bytes are taken that start in the first one.
-# An H200 is faster so than with two vectors.
+# Three aligned pairs of words hold any 16 bytes that start in the first; two vectors are slower.
 PAIRS_NBYTES = 24
 
 SHIFTS = (
