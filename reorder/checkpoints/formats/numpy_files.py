@@ -178,7 +178,9 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
         )
     (tensor,) = tensors
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    way = "convert it to f32 and 'plain'" if isinstance(desc, MemoryDesc) else "decode it"
     if isinstance(desc, MemoryDesc) and desc.dtype.numpy.isbuiltin == 1:
+        way = "reorder it to 'plain'"
         for strides in (None, _column_major(desc.dims)):
             if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
                 shape = desc.dims if tensor.shape else ()
@@ -189,7 +191,7 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
         f"{name!r}: a .npy has no place for {desc or tensor.dtype}: it holds row-major and "
         "column-major arrays of numpy's own types. Write a .safetensors or a .npz, which keep it; "
         "or only its bytes, as a C kernel takes them, with --raw or reorder.checkpoints.save_raw; "
-        "or decode it, convert it to f32, or reorder it to 'plain'"
+        f"or {way}"
     )
 
 
