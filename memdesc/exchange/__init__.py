@@ -99,8 +99,17 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
 
     `MemoryDesc.to_notation` returns the first of them, and raises the same errors.
 
-    The arguments are those of `to_notation`.
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The layout.
+    system : str
+        One of `SYSTEMS`.
+    letters : str, optional
+        What the dims are called; by default as for `to_notation`.
 
+    Examples
+    --------
     >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16")
     >>> memdesc.exchange.written(d, "onednn")
     ('aBcd16b', 'nChw16c', 'gOiw16o')
