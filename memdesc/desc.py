@@ -280,7 +280,10 @@ class MemoryDesc(Written):
     def strides(self) -> tuple[int, ...]:
         """Elements from one outer block of each dim to the next.
 
-        Raises NotBlockedError if dims are fused.
+        Raises
+        ------
+        NotBlockedError
+            If dims are fused.
         """
         return self.layout.strides(self.letters)
 
@@ -288,7 +291,10 @@ class MemoryDesc(Written):
     def inner_blks(self) -> tuple[int, ...]:
         """Sizes of the inner blocks, outermost first.
 
-        Raises NotBlockedError with the reason if they are not a dense tile of nested blocks.
+        Raises
+        ------
+        NotBlockedError
+            If the inner blocks are not a dense tile of nested blocks; with the reason.
         """
         return tuple(block.extent for block in self.layout.tile(self.letters))
 
@@ -302,7 +308,10 @@ class MemoryDesc(Written):
     def blocks(self) -> tuple[Block, ...]:
         """The layout as data: index i of a block's axis adds (i // step) % extent * stride.
 
-        Raises NotBlockedError if the layout is swizzled: its blocks give only the base of offsets.
+        Raises
+        ------
+        NotBlockedError
+            If the layout is swizzled: its blocks give only the base of each offset.
         """
         layout = self.layout
         return layout.blocks if not layout.xor else layout.axis_blocks(0)
@@ -533,9 +542,7 @@ class MemoryDesc(Written):
         return _names_of(self, self.spelling)
 
     def to_notation(self, system: str, *, letters: str | None = None) -> str:
-        """Write the layout in the notation of another system: the first of `exchange.written`.
-
-        For ``onednn`` that is the canonical tag, which its enum must have; ``memdesc`` has others.
+        """Write the layout in the notation of another system.
 
         *Law*: `parse_layout(f"{system}:{d.to_notation(system)}", d.dims, d.dtype) == d`, with the
         letters of d.
@@ -547,6 +554,12 @@ class MemoryDesc(Written):
         letters : str, optional
             What to call the dims, such as ``nchw``, in notations with letters; by default the
             letters of the descriptor if the string is read back without them, else a, b, c, ...
+
+        Returns
+        -------
+        str
+            The first of the strings that `memdesc.exchange.written` returns; for ``onednn`` the
+            canonical tag, which its enum must have (``memdesc`` writes others).
 
         Raises
         ------

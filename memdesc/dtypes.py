@@ -40,6 +40,11 @@ class DataType(Checked):
     numpy : numpy.dtype
         The dtype of logical arrays. For 4-bit types it holds one element per byte.
 
+    Raises
+    ------
+    MemdescError
+        If the table has no such row.
+
     Examples
     --------
     >>> memdesc.data_type("bf16").bits, memdesc.data_type("bf16").numpy.name

@@ -91,6 +91,11 @@ class FormatTag(Checked):
         For each axis, the multiple to which its padded extent is rounded up, in addition to whole
         blocks; 1 for no alignment.
 
+    Raises
+    ------
+    MemdescError
+        If a rule above is broken.
+
     Examples
     --------
     >>> str(memdesc.tags.parse_tag("aBcd16b")), memdesc.tags.parse_tag("aBcd16b").block_sizes
@@ -158,6 +163,13 @@ class FormatTag(Checked):
     def memory_order(self, letters: str = LETTERS) -> str:
         """Write what the elements are ordered by, outermost first.
 
+        Parameters
+        ----------
+        letters : str
+            What to call the dims.
+
+        Examples
+        --------
         >>> memdesc.tags.parse_tag("aBcd16b").memory_order("bfyx")
         'b, f/16, y, x, f%16'
         """

@@ -48,6 +48,11 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     Data types that oneDNN lacks (s16, u64, ...) are written with their name in `DATA_TYPES`. The
     tag is ``*`` if a stride is known only at execution. Source: oneDNN 3.13, `verbose.cpp`.
 
+    Parameters
+    ----------
+    desc : MemoryDesc or RuntimeDesc
+        The descriptor to write.
+
     Raises
     ------
     NotBlockedError

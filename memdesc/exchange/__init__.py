@@ -143,7 +143,7 @@ def parse_layout(
     letters: str | None = None,
     default: object = "f32",
 ) -> MemoryDesc | ImageDesc:
-    """Read a layout in any notation that memdesc knows; an image type makes an `ImageDesc`.
+    """Read a layout in any notation that memdesc knows.
 
     A name of a vocabulary or an image type wins. Other strings are tried in each notation that they
     look like: strides (``340x20x4x1``, with inner blocks and an offset ``480x160x32x8:8b@16``),
@@ -163,6 +163,11 @@ def parse_layout(
         dims by letters but do not give their order. By default what the string calls them.
     default : DataType, str, numpy dtype or None
         The data type if neither the string nor `dtype` gives one; with None that is an error.
+
+    Returns
+    -------
+    MemoryDesc or ImageDesc
+        The latter for an image type.
 
     Raises
     ------
