@@ -88,7 +88,7 @@ def _composed(text: str) -> re.Match[str]:
 
 
 def _pair(text: str) -> str:
-    """Return a text's shape:stride, without `Layout` or parentheses around it."""
+    """Return the shape:stride of a text, stripped of `Layout` and outer parentheses."""
     if called := re.fullmatch(r"Layout(\(.*\))", text, re.DOTALL):
         parts = tree_of(called[1])
         if isinstance(parts, int) or len(parts) != 2:  # noqa: PLR2004 - a pair

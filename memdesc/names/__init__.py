@@ -121,7 +121,7 @@ def known_names() -> tuple[Name, ...]:
 
 @lru_cache(maxsize=64)
 def names_for(ndims: int, bits: int) -> tuple[tuple[Name, ParsedName], ...]:
-    """Return the known names of layouts of so many dims, for elements of a given width."""
+    """Return the known names of layouts with `ndims` dims, for elements of a given width."""
     names = []
     for name in known_names():
         with suppress(UnsupportedFormatError):

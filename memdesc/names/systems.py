@@ -59,7 +59,7 @@ _TENSORRT_START = r".*\bTensorFormat(::|\.)|k?(C?DHW|CHW|D?HWC)[0-9]|k(LINEAR|D?
 _TENSORRT_ROWS = rows_of(_TENSORRT)
 # letters alone, such as HWC, are a layout of TVM with these dims
 _TENSORRT_SPELLINGS = {name[1:]: name for name in _TENSORRT_ROWS if not name.isalpha()}
-# what stands before a name in C++, and in Python, where the name has no k
+# the scope of a name in C++, and in Python, where names do not begin with k
 _CPP_SCOPE, _PYTHON_SCOPE = r"^(nvinfer1::)?TensorFormat::", r"^((tensorrt|trt)\.)?TensorFormat\.k?"
 _COLOURS = (3, 4)
 

@@ -84,7 +84,7 @@ class Table(NamedTuple):
         (xs, _), (ys, _) = _starts(self.columns, width), _starts(self.rows, height)
         xs = [left + self.gutter + x for x in xs]
         ys = [top + self.above + y for y in ys]
-        base = (height + 8) // 2  # of a text in the middle of a row
+        base = (height + 8) // 2  # the baseline of text centred in a row
         parts = [label(xs[0], ys[0] - 18, self.caption, style="bold")] if self.caption else []
         tops = zip(xs, self.tops, strict=True)
         parts += [_faint(x + width / 2, ys[0] - 4, text) for x, text in tops]
@@ -167,8 +167,8 @@ def _faint(x: float, y: float, text: str) -> str:
     return label(x, y, text, anchor="middle", style="faint")
 
 
-# The most rows and columns of a grid, of which panels have half as many, and the most panels, and
-# cells of all panels. Both ends of each dim, and what is highlighted, are shown in addition.
+# A grid has at most this many rows and columns, a panel half as many; then the most panels, and the
+# most cells of all panels. Both ends of each dim and what is highlighted are shown in addition.
 _ROWS, _COLUMNS, _PANELS, _CELLS = 12, 16, 16, 240
 _MIN_PANELS = 4
 # the most long dims of a grid without panels

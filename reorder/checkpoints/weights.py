@@ -253,7 +253,7 @@ class Model:
         known = first_of(repr(each.prefix) for each in self.found)
         hint = f": {known}" if known else ""
         raise MemdescError(
-            f"there is no quantised weight {prefix!r}, of {len(self.found)} in the file{hint}"
+            f"no quantised weight is called {prefix!r}; the file has {len(self.found)}{hint}"
         )
 
 

@@ -82,7 +82,7 @@ class PreparedLaunch:
         self.sizes = (launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)
         # raises where the program cannot make a kernel
         self.idle: list[tuple[cl.Kernel, int, int]] = [(self.new(), 0, 0)]
-        # by whether src and dst are SVM: on an H200, a kernel takes either buffers or SVM for good
+        # by whether src and dst are SVM: kernels with buffers refuse SVM, then buffers, on an H200
         self._kernels = {(False, False): self.idle}
 
     def new(self) -> cl.Kernel:

@@ -85,7 +85,7 @@ def cut_into_tiles(
     return _tiles_of(box, counts, heads, order)
 
 
-# What rows of fewer lines than each of these cost.
+# The cost of rows shorter than so many lines.
 _ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
 
 

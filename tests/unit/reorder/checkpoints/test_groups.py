@@ -93,9 +93,9 @@ def test_a_prefix_without_words_of_a_record_is_told_what_there_is(folder: Path) 
     words, floats = np.ones((16, 8), np.int32), np.ones((16, 8), np.float16)
     write(folder, {"mlp.qweight": words, "mlp.scales": floats[:1]})
     said = refusal(folder, "fc", "gptq")
-    assert said == "there is no quantised weight 'fc', of 1 in the file: 'fc.mlp'"
+    assert said == "no quantised weight is called 'fc'; the file has 1: 'fc.mlp'"
     write(folder, {"weight": floats})
-    assert refusal(folder) == "there is no quantised weight 'fc', of 0 in the file"
+    assert refusal(folder) == "no quantised weight is called 'fc'; the file has 0"
 
 
 def test_bytes_are_whole_blocks_of_a_record_of_one_tensor(tmp_path: Path) -> None:
