@@ -383,6 +383,7 @@ class _Row:
 
     def run_joined(self, i: Value, lanes: int, following: _Row) -> None:
         """Write the results for a line that starts at element i and ends in the following row."""
+        self._prefetch(i, lanes)
         mask = self.dst.elements.lane_mask(self.columns - i, lanes)
         codes = self.results(self.src.load(i, lanes), i, mask, following)
         self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=True)
