@@ -303,7 +303,8 @@ class _StepWriter:
         if is_in_order or rows.columns * src.bits < LINE_BITS:
             return []
         count = -(-rows.columns * src.bits // LINE_BITS)
-        lines = [start + LINE_NBYTES * k for k in range(count) for start in starts]
+        # the last byte of each: where a row starts within a line, the tile before read that line
+        lines = [start + LINE_NBYTES * (k + 1) - 1 for k in range(count) for start in starts]
         # the stage takes one for each line that the elements of the tile fill
         size = -(-prod(node.valid for node in nodes) * src.bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
