@@ -7,6 +7,7 @@ as long as loads continue in them. So the rows of a tile are in at most that man
 tiles follow the order of src.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import gcd, inf, prod
 
@@ -25,7 +26,7 @@ from reorder.cpu.schedule.select import (
     select_permuted,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
-from reorder.plan.nodes import Box, Node
+from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved, split_node
 
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
@@ -116,6 +117,13 @@ def _within_ways(
                 return scheduled._replace(columns=near, outer=tuple(outer)), None
             pieces *= node.extent
     return scheduled, None
+
+
+def rows_collide(rows: Iterable[int]) -> bool:
+    """Whether rows at these bytes of src share sets of the first-level cache that are too small."""
+    lines = {at // LINE_NBYTES for at in rows if at != NOWHERE}
+    sets = Counter(line % (PAGE_NBYTES // LINE_NBYTES) for line in lines)
+    return max(sets.values(), default=0) > CACHE_WAYS
 
 
 def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:

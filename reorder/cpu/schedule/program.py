@@ -14,7 +14,6 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import product, takewhile
 from math import prod
@@ -23,7 +22,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.machine import CACHE_WAYS, PAGE_NBYTES
+from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables
@@ -221,7 +220,7 @@ def _encode_transpose(
         row_run=row_run,
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
-        rows_collide=int(any(_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
+        rows_collide=int(any(rows_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
         permuted=1 + permutation.side if permutation else 0,
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]
@@ -233,13 +232,6 @@ def _encode_transpose(
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
     return [*head, *loop, *words]
-
-
-def _collide(rows: list[int]) -> bool:
-    """Whether rows at these bytes of src share sets of the first-level cache that are too small."""
-    lines = {at // LINE_NBYTES for at in rows if at != NOWHERE}
-    sets = Counter(line % (PAGE_NBYTES // LINE_NBYTES) for line in lines)
-    return max(sets.values(), default=0) > CACHE_WAYS
 
 
 def _tables(

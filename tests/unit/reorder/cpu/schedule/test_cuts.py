@@ -290,7 +290,7 @@ def _box(case: str, place: int = 0) -> tuple[Box, int]:
         ("f32 abcd aBcd16b 8x3x224x224", 4),
         ("f32 abcd aBcd16b 4x8x50x60", 12),
         # what follows the last row of a block is in the next one
-        ("f32 abcd ABcd16b16a 128x64x3x3", 4),
+        ("f32 abcd ABcd16b16a 128x64x8x8", 4),
     ],
 )
 def test_nearly_all_of_a_transposition_is_whole_lines(
@@ -310,6 +310,14 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
         ("f32 abcdef beafdc 15x15x32x15x15x32", 4, {"streams"}),
         ("f32 ab ba 64x64", 0, {"streams"}),
         ("f32 ab ba 63x64", 4, set()),
+        # rows of few lines: the first-level cache does not hold a line of src for each
+        ("f32 ab ba 16x4096", 4, {"streams"}),
+        ("f32 ab ba 16x4112", 4, {"streams", "caches"}),
+        ("bf16 ab ba 224x4096", 8, {"streams"}),
+        ("bf16 ab ba 256x4096", 8, {"streams", "caches"}),
+        # short rows, of which one in 64 and one in 256 would move alone
+        ("f32 abc acb 256x16x64", 4, {"streams"}),
+        ("f32 abc acb 64x16x256", 4, {"streams", "caches"}),
     ],
 )
 def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[str]) -> None:
