@@ -30,7 +30,7 @@ from memdesc.exchange.system import (
     System,
     checked_letters,
     given_of,
-    inexpressible,
+    impossible,
     tag_of,
 )
 from memdesc.image import ImageDesc, image_desc
@@ -51,7 +51,7 @@ def _system_of(vocabulary: Vocabulary) -> System:
     def write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         names = [name for name in desc.names() if name.vocabulary == vocabulary.name]
         if not names:
-            inexpressible(f"it has no name for {tag_of(desc)} of {desc.dtype}")
+            impossible(f"it has no name for {tag_of(desc)} of {desc.dtype}")
         names.sort(key=lambda name: name.domain != CANONICAL)
         return tuple(name.text for name in names)
 

@@ -16,15 +16,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import UnsupportedFormatError, counted, excerpt
 from memdesc.exchange.expressions import Tree, tree_of
-from memdesc.exchange.system import (
-    ANY_TYPES,
-    Given,
-    System,
-    indescribable,
-    inexpressible,
-    type_named,
-    unclear,
-)
+from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import cute_swizzle, cute_text
@@ -60,7 +52,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     try:
         text = cute_text(layout, desc.letters)
     except UnsupportedFormatError as error:
-        inexpressible(error)
+        impossible(error)
     if not layout.xor:
         return (text,)
     bits, low, shift = cute_swizzle(layout)
@@ -114,7 +106,7 @@ def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
         if pointed != dtype.bits and (bits or given.dtype):
             unclear(f"its pointer has elements of {pointed} bits, not {dtype}; give dtype")
         if bits and address % unit:
-            indescribable(
+            impossible(
                 f"a pointer swizzles its address, and {address:#x} is not a multiple of "
                 f"{unit} bytes, so the pattern starts inside its period"
             )
@@ -128,13 +120,13 @@ def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
 def _read(given: Given) -> MemoryDesc:
     match = _composed(given.text.strip())
     text = _pair(match["layout"].strip())
-    dtype = given.type(type_named(match["type"], ANY_TYPES) if match["type"] else None)
+    dtype = given.type(match["type"])
     terms = _terms(given, match, dtype)
     if re.search(r"S[wW]?\s*<|[Ss]wizzle|SW_", text):
         unclear("a swizzle is Sw<B,M,S> o 0 o shape:stride, or before a pointer")
     if "@" in text or "o" in text.split():
         what = "strides E<k> or 1@0 give coordinates" if "@" in text else "a composition is given"
-        indescribable(f"{what}, not one layout of offsets")
+        impossible(f"{what}, not one layout of offsets")
     shape, colon, stride = text.partition(":")
     if not colon:
         unclear("it is shape:stride, such as (2,(16,2)):(32,(1,16))")

@@ -13,7 +13,7 @@ from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DataType
-from memdesc.exchange.system import Given, System, indescribable, unclear
+from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.layout import Layout, layout_by_digits, layout_by_strides
 from memdesc.swizzle import exact_terms
 
@@ -51,20 +51,20 @@ def _read(given: Given) -> MemoryDesc:
         swizzle, width = _MODES[mode[1]]
         length = width * BYTE_BITS // bits
         if dims[-1] > length or len(dims) > _MAX_BOX_NDIMS:
-            indescribable(f"a box has at most 5 dims, the last of at most {length} elements")
+            impossible(f"a box has at most 5 dims, the last of at most {length} elements")
         outer = tuple(length * prod(dims[dim + 1 : -1]) for dim in range(len(dims) - 1))
         return _swizzled(dtype, layout_by_strides(dims, (*outer, 1)), swizzle)
     atom = re.fullmatch(_ATOM, text)
     if atom is None or atom[1] not in _ATOMS:
         unclear(f"its tiles are {', '.join([*_ATOMS, *_MODES])}")
     if atom[2] and _TYPES.get(atom[2].rpartition("::")[2], bits) != bits:
-        indescribable(f"its elements are {atom[2]}, not {bits} bits wide; give dtype")
+        impossible(f"its elements are {atom[2]}, not {bits} bits wide; give dtype")
     swizzle, width, count = _ATOMS[atom[1]]
     length = width * BYTE_BITS // bits
     is_k = atom[1].startswith("K")
     sizes = (count, length) if is_k else (length, count)
     if len(dims) != len(sizes) or any(size % own for size, own in zip(dims, sizes, strict=True)):
-        indescribable(f"dims {dims} are not whole atoms of {sizes}")
+        impossible(f"dims {dims} are not whole atoms of {sizes}")
     inner = (length, 1) if is_k else (1, length)
     outer = (prod(sizes), dims[0] * sizes[1])
     digits = []

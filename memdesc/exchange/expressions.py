@@ -15,14 +15,7 @@ from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, excerpt
-from memdesc.exchange.system import (
-    Indescribable,
-    Unclear,
-    indescribable,
-    refuse_aligned,
-    tag_of,
-    unclear,
-)
+from memdesc.exchange.system import Impossible, Unclear, impossible, refuse_aligned, tag_of, unclear
 from memdesc.int64 import INT64_MAX, checked_int
 from memdesc.tags import FormatTag, tag_of_digits
 
@@ -94,7 +87,7 @@ def linear(node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, ...], int]:
         elif isinstance(index, ast.Name) and index.id in factors and factor is not None:
             factors[index.id] += factor
         else:
-            indescribable(f"{ast.unparse(term)} is not an index times a stride, or an offset")
+            impossible(f"{ast.unparse(term)} is not an index times a stride, or an offset")
     return tuple(factors[name] for name in names), constant
 
 
@@ -157,7 +150,7 @@ def tag_of_outputs(
     try:
         return tag_of_digits(read)
     except MemdescError:
-        indescribable(
+        impossible(
             "its indices must divide each dim into digits that occur once, the outermost without a "
             "modulo"
         )
@@ -184,4 +177,4 @@ def _digit(
         if is_known and [factor for _, factor in terms] == _factors(axis, dims):
             return axis, 1, 0
     reason = f"{ast.unparse(node)} is not a digit of an index over dims {dims}, such as x // 2 % 8"
-    raise Indescribable(reason)
+    raise Impossible(reason)

@@ -19,13 +19,12 @@ from memdesc.exchange.expressions import linear, outputs_of, parse, tag_of_outpu
 from memdesc.exchange.system import (
     MLIR_TYPES,
     Given,
-    Inexpressible,
+    Impossible,
     System,
-    indescribable,
+    Types,
+    impossible,
     integers_in,
-    name_of_type,
     strides_of,
-    type_named,
     unclear,
 )
 from memdesc.layout_names import dense_tag
@@ -35,7 +34,8 @@ from memdesc.tags import FormatTag, tag_of_digits
 _Pack = dict[str, tuple[int, ...]]
 
 # types that are read; si8 is also spelled i8
-_NAMES = {**MLIR_TYPES, **{f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}}
+_SIGNED = {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
+_NAMES = Types({**MLIR_TYPES.names, **_SIGNED})
 
 _SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
@@ -53,7 +53,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     for form in (_packed, _memref):
         try:
             texts += form(desc)
-        except Inexpressible as refused:
+        except Impossible as refused:
             reasons.append(refused)
     if not texts:
         raise reasons[0]
@@ -71,8 +71,8 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
         return (affine_map,)
     attributes = " ".join(f"{name} = {list(value)}" for name, value in pack.items())
     try:
-        type_name = name_of_type(desc.dtype, MLIR_TYPES)
-    except Inexpressible:
+        type_name = MLIR_TYPES.name_of(desc.dtype)
+    except Impossible:
         return attributes, affine_map
     padding = f"padding_value(%zero : {type_name}) " if desc.has_padding else ""
     shapes = desc.dims, _pack_of(pack, desc.dims)[1]
@@ -88,7 +88,7 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
     strides = list(strides_of(desc))
-    type_name = name_of_type(desc.dtype, MLIR_TYPES)
+    type_name = MLIR_TYPES.name_of(desc.dtype)
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = _tensor(desc.dims, type_name)[:-1].replace("tensor", "memref")
     return (f"{shape}, strided<{strides}{offset}>>",)
@@ -114,8 +114,7 @@ def _read(given: Given) -> MemoryDesc:
     tag, packed = _pack_of(values, dims)
     if types and types[1] != (packed, dtype):
         unclear(
-            f"the type of the packed tensor must be "
-            f"{_tensor(packed, name_of_type(dtype, MLIR_TYPES))}"
+            f"the type of the packed tensor must be {_tensor(packed, MLIR_TYPES.name_of(dtype))}"
         )
     return memory_desc(dims, dtype, tag)
 
@@ -128,16 +127,16 @@ def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
         if match is None:
             unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
         if "?" in match["shape"]:
-            indescribable("sizes given as '?' are not known")
+            impossible("sizes given as '?' are not known")
         sizes = tuple(map(int, match["shape"].split("x")[:-1]))
-        types.append((sizes, type_named(match["type"], _NAMES)))
+        types.append((sizes, _NAMES.named(match["type"])))
     if len(types) not in {0, 2}:
         unclear("an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>")
     return types[::-1] if re.search(r"\bunpack\b", text) else types
 
 
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
-    dtype = given.type(type_named(match["type"], _NAMES))
+    dtype = given.type(match["type"], _NAMES)
     shape = match["shape"].split("x")[:-1]
     if given.dims is not None and len(given.dims) == len(shape):
         sides = zip(shape, given.dims, strict=True)
@@ -151,7 +150,7 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
         return memory_desc(dims, dtype, strides=factors, offset0=offset0)
     steps, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{steps}{offset}":
-        indescribable("numbers given as '?' are not known")
+        impossible("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         unclear(f"the offset {offset!r} is not an integer")
     strides = None if steps is None else integers_in(steps, "-?[0-9]{1,19}")

@@ -10,15 +10,7 @@ import re
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError
-from memdesc.exchange.system import (
-    OPENVINO_TYPES,
-    Given,
-    System,
-    indescribable,
-    inexpressible,
-    name_of_type,
-    unclear,
-)
+from memdesc.exchange.system import OPENVINO_TYPES, Given, System, impossible, unclear
 from memdesc.names import dim_letters
 
 _STRING = re.compile(
@@ -41,8 +33,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)
     names.sort(key=lambda name: "sv" not in name)
     if not names:
-        inexpressible("its GPU plugin has no format for this layout")
-    type_name = name_of_type(desc.dtype, OPENVINO_TYPES)
+        impossible("its GPU plugin has no format for this layout")
+    type_name = OPENVINO_TYPES.name_of(desc.dtype)
     return tuple(f"{type_name}:{name}:{sizes}:nopad" for name in names)
 
 
@@ -50,10 +42,10 @@ def _read(given: Given) -> MemoryDesc:
     match = _STRING.fullmatch(given.text) or _FILE.fullmatch(re.split(r"[/\\]", given.text)[-1])
     if match is None:
         if _DYNAMIC.fullmatch(given.text):
-            indescribable("it has dynamic dims; give the sizes of one run")
+            impossible("it has dynamic dims; give the sizes of one run")
         unclear("it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'")
     if match.groupdict().get("pad") not in {None, "nopad"}:
-        indescribable(
+        impossible(
             "dims are padded, it does not say by how much; give strides with the padded sizes"
         )
     sizes = tuple(int(size) for size in re.split("[x_]", match["dims"]))

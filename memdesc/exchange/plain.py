@@ -11,7 +11,7 @@ import re
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import Given, System, indescribable
+from memdesc.exchange.system import Given, System, impossible
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
 
@@ -67,7 +67,7 @@ def _read_log(given: Given) -> MemoryDesc:
     except MemdescError as error:
         raise UnknownFormatError(str(error)) from None
     if not isinstance(desc, MemoryDesc):
-        indescribable("it is known only at execution")
+        impossible("it is known only at execution")
     given.type(desc.dtype)
     return desc
 

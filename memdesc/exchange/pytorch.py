@@ -11,17 +11,7 @@ import re
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import MemdescError
 from memdesc.exchange.expressions import values_of_call
-from memdesc.exchange.system import (
-    TORCH_TYPES,
-    Given,
-    System,
-    indescribable,
-    inexpressible,
-    name_of_type,
-    strides_of,
-    type_named,
-    unclear,
-)
+from memdesc.exchange.system import TORCH_TYPES, Given, System, impossible, strides_of, unclear
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout_names import is_laid_out_by
 from memdesc.tags import LETTERS, parse_tag
@@ -45,10 +35,10 @@ _KEYS = {"size", "stride", "storage_offset", "dim_order"}
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    type_name = name_of_type(desc.dtype, TORCH_TYPES)
+    type_name = TORCH_TYPES.name_of(desc.dtype)
     strides = strides_of(desc)
     if any(stride < 0 for stride in strides):
-        inexpressible(f"strides {strides} must not be negative; torch.flip() copies")
+        impossible(f"strides {strides} must not be negative; torch.flip() copies")
     texts = [
         name
         for name, tags in _FORMATS.items()
@@ -77,7 +67,7 @@ def _read(given: Given) -> MemoryDesc:
             unclear(f"it is for {counts} dims, not {len(dims)}")
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
-        indescribable("it stands for the layout of some other tensor")
+        impossible("it stands for the layout of some other tensor")
     fixed = re.fullmatch(_FIXED, text, re.DOTALL)
     if re.fullmatch(_ORDER, text):  # tensor.dim_order() prints the order alone
         text = f"dim_order={text}"
@@ -105,7 +95,7 @@ def _read(given: Given) -> MemoryDesc:
     except MemdescError as error:
         unclear(error)
     dims = given.sizes(size)
-    dtype = given.type(type_named(str(args[1]), TORCH_TYPES) if args else None)
+    dtype = given.type(str(args[1]) if args else None, TORCH_TYPES)
     if order is None:
         return memory_desc(dims, dtype, strides=strides, offset0=offset0)
     if sorted(order) != list(range(len(dims))) or strides is not None or offset is not None:

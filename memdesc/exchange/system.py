@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import NoReturn
 
 from memdesc.desc import MemoryDesc
@@ -48,29 +47,27 @@ class Given(NamedTuple):
             check_dims(stated)
         sizes = self.dims if stated is None else stated
         if sizes is None:
-            lacks, give = "the sizes", "dims"
-            if not has_type and self.dtype is None and self.default is None:
-                lacks, give = f"{lacks} and the data type", f"{give} and dtype"
-            raise UnknownFormatError(
-                f"{short_repr(self.text)} does not contain {lacks}; give {give}"
-            )
+            if has_type or self.dtype or self.default:
+                self._refuse("does not contain the sizes; give dims")
+            self._refuse("does not contain the sizes and the data type; give dims and dtype")
         if self.dims not in {None, sizes}:
-            raise UnknownFormatError(
-                f"{short_repr(self.text)} has dims {stated}, not the given {self.dims}"
-            )
+            self._refuse(f"has dims {stated}, not the given {self.dims}")
         return sizes
 
-    def type(self, stated: DataType | None = None) -> DataType:
-        """Return the data type of the string or the caller, or the default if neither gives one."""
-        if stated is not None and self.dtype is not None and stated != self.dtype:
-            raise UnknownFormatError(
-                f"{short_repr(self.text)} has data type {stated}, not the given {self.dtype}"
-            )
-        if (dtype := self.dtype or stated or self.default) is None:
-            raise UnknownFormatError(
-                f"{short_repr(self.text)} does not contain the data type; give dtype"
-            )
-        return dtype
+    def type(self, stated: DataType | str | None = None, types: Types | None = None) -> DataType:
+        """Return the data type of the string or the caller, or the default if neither gives one.
+
+        The string may state it by its name among some types, by default by any name.
+        """
+        if isinstance(stated, str):
+            stated = (types or ANY_TYPES).named(stated)
+        if stated is not None and self.dtype not in {None, stated}:
+            self._refuse(f"has data type {stated}, not the given {self.dtype}")
+        dtype = self.dtype or stated or self.default
+        return dtype or self._refuse("does not contain the data type; give dtype")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise UnknownFormatError(f"{short_repr(self.text)} {reason}")
 
 
 def given_of(
@@ -114,12 +111,8 @@ class Unclear(MemdescError):  # noqa: N818 - it becomes an UnknownFormatError
     """Why a string is not in the notation of a system."""
 
 
-class Indescribable(MemdescError):  # noqa: N818 - it becomes an UnsupportedFormatError
-    """Why no descriptor can describe the layout of a string."""
-
-
-class Inexpressible(MemdescError):  # noqa: N818 - likewise
-    """Why a system cannot express a descriptor."""
+class Impossible(MemdescError):  # noqa: N818 - it becomes an UnsupportedFormatError
+    """Why no descriptor can describe the layout of a string, or no string that of a descriptor."""
 
 
 def unclear(reason: object) -> NoReturn:
@@ -127,14 +120,9 @@ def unclear(reason: object) -> NoReturn:
     raise Unclear(reason)
 
 
-def indescribable(reason: object) -> NoReturn:
-    """Refuse a string whose layout no descriptor can describe."""
-    raise Indescribable(reason)
-
-
-def inexpressible(reason: object) -> NoReturn:
-    """Refuse a descriptor that a system cannot express."""
-    raise Inexpressible(reason)
+def impossible(reason: object) -> NoReturn:
+    """Refuse to describe the layout of a string, or to express a descriptor."""
+    raise Impossible(reason)
 
 
 @value_class
@@ -147,9 +135,9 @@ class System:
         What callers call it, such as ``xla``; its name in messages.
     writer : callable, (desc, letters) -> tuple of str
         Every string of exactly this layout, the best one first; with `refusal`, every string that
-        may be. Raises Inexpressible.
+        may be. Refuses by `impossible`.
     reader : callable, (given) -> MemoryDesc
-        Raises Unclear and Indescribable.
+        Refuses by `unclear` and `impossible`.
     spelling : str
         A regular expression for strings that look like this notation, which `parse_layout` then
         tries; None for names.
@@ -176,14 +164,14 @@ class System:
         """Return every string of a layout; refuse one that the system cannot express."""
         try:
             if desc.extra is not None:
-                inexpressible("it cannot describe compensation; see with_extra(None)")
+                impossible("it cannot describe compensation; see with_extra(None)")
             if desc.layout.xor and not self.writes_xor:
-                inexpressible("its offsets are swizzled by XOR, which no digits describe")
+                impossible("its offsets are swizzled by XOR, which no digits describe")
             texts = self.writer(desc, letters)
             if self.refusal:
                 texts = tuple(text for text in texts if self.is_of(text, desc))
-            return texts or inexpressible(self.refusal)
-        except (Inexpressible, NotBlockedError) as reason:
+            return texts or impossible(self.refusal)
+        except (Impossible, NotBlockedError) as reason:
             raise UnsupportedFormatError(
                 f"{self.title} cannot express {short_repr(desc)}: {reason}"
             ) from None
@@ -204,7 +192,7 @@ class System:
             raise UnknownFormatError(
                 f"{short_repr(given.text)} is not {self.title}'s notation: {why}"
             ) from None
-        except Indescribable as reason:
+        except Impossible as reason:
             raise UnsupportedFormatError(
                 f"{short_repr(given.text)} cannot be described: {reason}"
             ) from None
@@ -237,29 +225,30 @@ boolean     pred       -           boolean torch.bool
 """
 
 
-def _types_in(column: int) -> Mapping[str, DataType]:
-    rows = map(str.split, _TYPES.strip().splitlines())
-    types = {row[column]: DATA_TYPES[row[0]] for row in rows}
-    types.pop("-", None)
-    return MappingProxyType(types)
+@value_class
+class Types:
+    """What a system calls data types."""
+
+    names: Mapping[str, DataType]
+
+    def named(self, name: str) -> DataType:
+        """Return the data type of a name; refuse others."""
+        known = ", ".join(self.names)
+        return self.names.get(name) or impossible(f"its type {short_repr(name)} is none of {known}")
+
+    def name_of(self, dtype: DataType) -> str:
+        """Return the name of a data type; refuse one that the system does not have."""
+        name = next((name for name, own in self.names.items() if own == dtype), None)
+        return name or impossible(f"it has no data type for elements of {dtype}")
 
 
-XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = map(_types_in, range(1, 5))
+_ROWS = [row.split() for row in _TYPES.strip().splitlines()]
+XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = (
+    Types({row[column]: DATA_TYPES[row[0]] for row in _ROWS if row[column] != "-"})
+    for column in range(1, 5)
+)
 # the names of MLIR, and ours
-ANY_TYPES: Mapping[str, DataType] = MappingProxyType({**DATA_TYPES, **MLIR_TYPES})
-
-
-def type_named(name: str, types: Mapping[str, DataType]) -> DataType:
-    """Return the data type that a system gives a name; refuse others."""
-    if name not in types:
-        indescribable(f"its type {short_repr(name)} is none of {', '.join(types)}")
-    return types[name]
-
-
-def name_of_type(dtype: DataType, types: Mapping[str, DataType]) -> str:
-    """Return what a system calls a data type; refuse one that it does not have."""
-    name = next((name for name, own in types.items() if own == dtype), None)
-    return name or inexpressible(f"it has no data type for elements of {dtype}")
+ANY_TYPES = Types({**DATA_TYPES, **MLIR_TYPES.names})
 
 
 def integers_in(part: str, spelling: str = "[0-9]{1,18}") -> tuple[int, ...]:
@@ -274,8 +263,8 @@ def tag_of(desc: MemoryDesc) -> FormatTag:
     tag = dense_tag(desc.layout)
     if not is_laid_out_by(desc.layout, tag):
         if desc.offset0:
-            inexpressible(f"it has no offset, and offset0 is {desc.offset0}")
-        inexpressible("it describes dense layouts; these strides leave gaps or repeat elements")
+            impossible(f"it has no offset, and offset0 is {desc.offset0}")
+        impossible("it describes dense layouts; these strides leave gaps or repeat elements")
     return tag
 
 
@@ -283,7 +272,7 @@ def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:
     """Refuse a tag that rounds dims up to more than whole blocks."""
     for dims, align in zip(tag.axes, tag.align, strict=True):
         if align > 1:
-            inexpressible(f"{dim_name(dims[0], desc.letters)} is aligned to {align}, and {but}")
+            impossible(f"{dim_name(dims[0], desc.letters)} is aligned to {align}, and {but}")
 
 
 def strides_of(desc: MemoryDesc) -> tuple[int, ...]:
@@ -299,5 +288,5 @@ def strides_of(desc: MemoryDesc) -> tuple[int, ...]:
             reason = f"{name} of size {layout.axis_size(k)} is padded to {axis.padded}"
         else:
             continue
-        inexpressible(f"{reason}, and it has one stride for each dim")
+        impossible(f"{reason}, and it has one stride for each dim")
     return layout.strides()  # refuses a swizzle

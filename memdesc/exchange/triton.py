@@ -18,15 +18,7 @@ from typing import Any
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange.expressions import values_of_call
-from memdesc.exchange.system import (
-    ANY_TYPES,
-    Given,
-    System,
-    indescribable,
-    inexpressible,
-    type_named,
-    unclear,
-)
+from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.layout import Layout, layout_by_digits
 from memdesc.swizzle import Terms, exact_terms, inverted, swizzled
 from memdesc.tuples import NamedTuple
@@ -58,9 +50,9 @@ def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
     if refused := re.search(_REGISTERS, text):
         what = "maps registers, lanes and warps to indices; it has no addresses"
-        indescribable(f"{refused[0]} {what}")
+        impossible(f"{refused[0]} {what}")
     if "amd_rotating_shared" in text:
-        indescribable("the formula of amd_rotating_shared is not confirmed")
+        impossible("the formula of amd_rotating_shared is not confirmed")
     sizes, kind = None, None
     tensor = re.fullmatch(r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>", text)
     if tensor:
@@ -68,24 +60,22 @@ def _read(given: Given) -> MemoryDesc:
     layout = _layout(text)
     for key in ("cga_layout", "block_bases"):
         if getattr(layout, key, None):
-            indescribable(f"{key} spreads it over the memories of several blocks")
-    dtype = given.type(type_named(kind, ANY_TYPES) if kind else None)
+            impossible(f"{key} spreads it over the memories of several blocks")
+    dtype = given.type(kind)
     try:
         dims = given.sizes(sizes or _shape_of(layout), has_type=kind is not None)
         if not _are_powers_of_two(dims):
-            indescribable(f"Triton's sizes are powers of two, and dims are {dims}")
+            impossible(f"Triton's sizes are powers of two, and dims are {dims}")
         bits = getattr(layout, "element_bitwidth", dtype.bits)
         if bits != dtype.bits:
-            indescribable(
-                f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype"
-            )
+            impossible(f"its elements have {bits} bits, and {dtype} has {dtype.bits}; give dtype")
         return desc_of(dtype, layout.layout(dims))
     except MemdescError:
         raise
     except ValueError as error:
-        indescribable(str(error))
+        impossible(str(error))
     except (TypeError, IndexError, ArithmeticError, AttributeError):
-        indescribable("its parameters are of other types or lengths than they must be")
+        impossible("its parameters are of other types or lengths than they must be")
 
 
 def _layout(text: str) -> _Class:
@@ -334,7 +324,7 @@ def _digits(weights: Columns) -> Iterator[list[tuple[int, int]]]:
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if not _are_powers_of_two(desc.dims) or desc.has_padding:
-        inexpressible("its layouts have sizes that are powers of two, and no padding")
+        impossible("its layouts have sizes that are powers of two, and no padding")
     return tuple(text for candidate in _candidates(desc) for text in _texts(candidate))
 
 

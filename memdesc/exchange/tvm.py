@@ -17,7 +17,7 @@ from math import prod
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.errors import UnknownFormatError, excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, indescribable, unclear
+from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import dense_tag
 from memdesc.names.tvm import TVM_STRING, tag_of_string
@@ -60,7 +60,7 @@ def _read_map(given: Given) -> MemoryDesc:
         unclear("an index map is lambda a, b: [a, b // 4, b % 4]")
     outputs = node.body.elts
     if any("axis_separator" in ast.unparse(output).lower() for output in outputs):
-        indescribable("an axis separator makes the buffer 2-D")
+        impossible("an axis separator makes the buffer 2-D")
     names = [argument.arg for argument in node.args.args]
     dims = given.sizes()
     return memory_desc(dims, given.type(), tag_of_outputs(outputs, names, dims))
@@ -79,12 +79,12 @@ def _read_tiles(given: Given, text: str) -> MemoryDesc:
     offset0 = 0
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         if re.match(r"(T\.)?R\[", ast.unparse(node.right)):
-            indescribable(f"{ast.unparse(node.right)} are copies of each element")
+            impossible(f"{ast.unparse(node.right)} are copies of each element")
         offset0 += integer(node.right)
         node = node.left
     if not isinstance(node, ast.Subscript) or ast.unparse(node.value) not in {"S", "T.S"}:
         if "Compose" in text:
-            indescribable("a swizzle mixes the digits of several dims by XOR")
+            impossible("a swizzle mixes the digits of several dims by XOR")
         unclear("a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])")
     tiles, steps = node.slice, None
     if isinstance(node.slice, ast.Slice):
@@ -128,7 +128,7 @@ def _stride(node: ast.expr) -> int:
     """Return a stride in memory, `8` or `8 @ Axis.m`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         if ast.unparse(node.right) not in _MEMORY:
-            indescribable(f"{ast.unparse(node)} is not a stride in memory")
+            impossible(f"{ast.unparse(node)} is not a stride in memory")
         node = node.left
     return integer(node)
 

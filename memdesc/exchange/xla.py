@@ -16,13 +16,10 @@ from memdesc.exchange.system import (
     XLA_TYPES,
     Given,
     System,
-    indescribable,
-    inexpressible,
+    impossible,
     integers_in,
-    name_of_type,
     refuse_aligned,
     tag_of,
-    type_named,
     unclear,
 )
 from memdesc.layout import dim_name
@@ -40,11 +37,11 @@ def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
     for axis, step, extent in tag.digits:
         name = dim_name(tag.axes[axis][0], desc.letters)
         if bool(extent) != (axis in steps):
-            inexpressible(f"a block of {name} is outside its whole blocks")
+            impossible(f"a block of {name} is outside its whole blocks")
         if step > steps.get(axis, step):
-            inexpressible(f"the blocks of {name} are swizzled, and a tile nests them")
+            impossible(f"the blocks of {name} are swizzled, and a tile nests them")
         if not extent and has_inner:
-            inexpressible(f"{name} is inside the blocks of another dim")
+            impossible(f"{name} is inside the blocks of another dim")
         steps[axis] = step
         has_inner = has_inner or extent > 0
 
@@ -80,7 +77,7 @@ def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
     if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
         unclear(f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})")
     if len(sizes) > len(physical):
-        indescribable(
+        impossible(
             f"the tile ({','.join(sizes)}) pads dims that the array does not have; add dims of "
             f"size 1 in front until it has {len(sizes)}"
         )
@@ -92,11 +89,11 @@ def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
         dims, step, extent = whole
         if len(joined) > 1:
             if any(each[1:] != (1, 0) or len(each[0]) > 1 for each in joined):
-                indescribable("* joins dims that are already tiled")
+                impossible("* joins dims that are already tiled")
             dims = tuple(each[0][0] for each in joined)
         if extent % int(size):
             where = f"of extent {extent} in {dim_name(dims[0])}"
-            indescribable(f"a tile of {size} pads the inside of another, {where}")
+            impossible(f"a tile of {size} pads the inside of another, {where}")
         outer.append((dims, step * int(size), extent // int(size)))
         inner.append((dims, step, int(size)))
         joined = []
@@ -124,7 +121,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
-    type_name = name_of_type(desc.dtype, XLA_TYPES)
+    type_name = XLA_TYPES.name_of(desc.dtype)
     sizes, order = (",".join(map(str, values)) for values in (desc.dims, minor_to_major))
     return (f"{type_name}[{sizes}]{{{order}{':' if suffix else ''}{suffix}}}",)
 
@@ -134,7 +131,7 @@ def _read(given: Given) -> MemoryDesc:
     match = re.fullmatch(_SHAPE, text)
     if match is None:
         unclear("it is one array shape, such as f32[2,17,5,4]{3,2,1,0:T(16,1,1)}")
-    dtype = type_named(match["type"], XLA_TYPES)
+    dtype = XLA_TYPES.named(match["type"])
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
     everyone = tuple(range(len(dims)))
@@ -147,20 +144,20 @@ def _read(given: Given) -> MemoryDesc:
         digits = _tiled(digits, tile.split(","))
     numbers = {kind: _one(*suffixes_of.pop(kind)) for kind in "LESM" if kind in suffixes_of}
     if numbers.get("M"):
-        indescribable(f"{numbers['M']} bytes of metadata (M) precede the elements")
+        impossible(f"{numbers['M']} bytes of metadata (M) precede the elements")
     for kind, groups in suffixes_of.items():
         if kind != "D" or set(groups[0].replace(" ", "").split(",")) != {"D"}:
-            indescribable(_REFUSED[kind])
+            impossible(_REFUSED[kind])
     # without E, each 4-bit element takes a byte; a memory space (S) does not change the layout
     stored = numbers.get("E") or max(dtype.bits, 8)
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""
-        indescribable(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
+        impossible(f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}")
     desc = memory_desc(dims, given.type(dtype), tag_of_digits(digits))
     tail = numbers.get("L", 1)
     if tail > 1 and desc.padded_nelems % tail:
         whole = f"the whole buffer of {desc.padded_nelems} elements"
-        indescribable(f"L({tail}) pads {whole} at its end")
+        impossible(f"L({tail}) pads {whole} at its end")
     return desc
 
 
@@ -171,9 +168,9 @@ def _one(group: str) -> int:
 
 def _sizes(part: str) -> tuple[int, ...]:
     if "<=" in part or "?" in part:
-        indescribable("the sizes of dynamic dims are not known")
+        impossible("the sizes of dynamic dims are not known")
     if not part.strip():
-        indescribable("a scalar has no dims, a descriptor 1 to 12")
+        impossible("a scalar has no dims, a descriptor 1 to 12")
     return integers_in(part)
 
 
