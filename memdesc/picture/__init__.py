@@ -187,7 +187,7 @@ def _style() -> str:
     return css.replace("\n", "").replace("{font}", FONT)
 
 
-class Half(NamedTuple):
+class Drawing(NamedTuple):
     """SVG elements that start at (0, 0), and how many pixels they need."""
 
     caption: str
@@ -196,7 +196,7 @@ class Half(NamedTuple):
     parts: list[str]
 
 
-def svg_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+def svg_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
     """Return the halves side by side under the head lines, the legend below them."""
     head = [_cut(line) for line in head]
     lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
@@ -224,7 +224,7 @@ def svg_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
     return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
 
 
-def fragment_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
+def fragment_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
     """Return the halves as HTML, below each other on a narrow page."""
     title, *more = (escape(line, quote=False) for line in head)
     caption = "<br>".join([f"<strong>{title}</strong>", *more])
@@ -240,7 +240,7 @@ def fragment_of(head: list[str], halves: list[Half], symbols: list[str]) -> str:
     )
 
 
-def _half_html(half: Half) -> str:
+def _half_html(half: Drawing) -> str:
     size = half.width + _LEFT + _RIGHT, half.height + _ABOVE + _LEFT
     return (
         f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'

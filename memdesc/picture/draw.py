@@ -16,15 +16,7 @@ from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
 from memdesc.picture import MEANINGS, Picture, fragment_of, svg_of
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
-from memdesc.picture.halves import (
-    Grid,
-    Lines,
-    Table,
-    grid_of,
-    memory_half,
-    memory_table,
-    memory_text,
-)
+from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table
 from memdesc.picture.svg import plain
 from memdesc.tags import LETTERS, check_letters
 
@@ -76,28 +68,25 @@ def draw_memories(
     memories: dict[str, Table],
     legend: set[str],
     text: str = "",
-    grid: Grid | None = None,
+    grid: Half | None = None,
 ) -> Picture:
     """Draw memories under their captions, after a grid if there is one.
 
     `legend` has symbols for what cells do not show themselves. The text is that of the grid and the
     memories if none is given.
     """
-    halves, lines = [], [*head]
-    if grid is not None:
-        halves.append(grid.half())
-        lines += ["", grid.caption, *grid.text()]
+    halves = [grid] if grid else []
     for caption, table in memories.items():
-        halves.append(memory_half(table, caption))
-        lines += ["", caption, *memory_text(table)]
+        halves.append(Half(caption, [table]))
         for cell in table.shown:
             is_shown = cell.is_padding, cell.run is None, cell.is_highlighted, bool(table.marks)
             legend.update(compress(("padding", "gap", "highlight", "line"), is_shown))
     symbols = [symbol for symbol in MEANINGS if symbol in legend]
-    text = text or "\n".join(lines)
+    drawings = [half.drawing() for half in halves]
+    text = text or "\n".join([*head, *(line for half in halves for line in half.text())])
     uncoloured = "\n".join(plain(line).rstrip() for line in text.split("\n"))
-    fragment = fragment_of(head, halves, symbols)
-    return Picture(svg_of(head, halves, symbols), uncoloured, fragment, text)
+    fragment = fragment_of(head, drawings, symbols)
+    return Picture(svg_of(head, drawings, symbols), uncoloured, fragment, text)
 
 
 def checked_cells(
@@ -107,17 +96,13 @@ def checked_cells(
     values: Any = None,
     pixels: Pixels | None = None,
 ) -> Cells:
-    """Return the cells of a descriptor, with the letters and the highlighted indices checked."""
+    """Return the cells of a descriptor; refuse letters that do not name its dims.
+
+    Indices to highlight must be those of elements or of padding.
+    """
+    layout: Layout = desc.layout
     if not isinstance(letters, str) or letters != LETTERS:
-        check_letters(letters, desc.ndims)
-    highlighted = _checked_indices(desc.layout, letters, highlight)
-    return Cells(desc.layout, desc.dtype, letters, pixels, highlighted, values)
-
-
-def _checked_indices(
-    layout: Layout, letters: str, highlight: Iterable[Iterable[int]]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the indices to highlight; refuse any that is neither an element nor padding."""
+        check_letters(letters, layout.ndims)
     try:
         given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
@@ -130,7 +115,7 @@ def _checked_indices(
         check_length("highlight", index, layout.ndims)
         with about(f"highlight {index}"):
             checked_index(layout, index, padded=True, letters=letters)
-    return indices
+    return Cells(layout, desc.dtype, letters, pixels, indices, values)
 
 
 def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
@@ -180,13 +165,13 @@ def draw_fields(head: list[str], fields: Sequence[Any], sizes: dict[str, int]) -
     """
     memories = {}
     for tensor, nbytes in sizes.items():
-        rows = list(range(min(-(-nbytes // _LENGTH), _LINES)))
-        lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
+        rows, columns = range(min(-(-nbytes // _LENGTH), _LINES)), range(_LENGTH)
         shown = min(nbytes, len(rows) * _LENGTH)
         here = [(k, x, _indices(x, shown)) for k, x in enumerate(fields) if x.tensor == tensor]
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
+        at = partial(_byte, here)
         if nbytes:
-            memories[caption] = lines.table(partial(_byte, here), BYTE_BITS)
+            memories[caption] = lines_table(at, BYTE_BITS, nbytes, [*rows], [*columns])
     return draw_memories(head, memories, {"field"})
 
 

@@ -1,6 +1,6 @@
 """The halves of a picture: the logical grid in panels, and the memory line by line.
 
-Both are tables, of cells in rows and columns, which are drawn as SVG and as text.
+Both are made of tables, with cells in rows and columns, which are drawn as SVG and as text.
 
 The last two dims with several indices (long dims) are rows and columns of the grid; the others are
 panels.
@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
-from memdesc.picture import Half
+from memdesc.picture import Drawing
 from memdesc.picture.cells import CACHE_LINE, LANES, LINES, Cell, Cells, Pixels, visible_indices
 from memdesc.picture.svg import (
     ACCENT,
@@ -34,15 +34,20 @@ from memdesc.tuples import NamedTuple
 
 # Pixels: above the cells, for headings; where indices are left out; right of the headings of rows.
 _ABOVE, _GAP, _BESIDE = 32, 16, 15
+# Pixels: height of a cell in memory; around a note in it.
+_HEIGHT, _AROUND_NOTE = 30, 6
 
 
 class Table(NamedTuple):
-    """What is drawn: indices of rows and columns, with a gap where some are left out.
+    """A panel of the grid, or the lines of a memory.
 
-    A row may have fewer cells than there are columns; a cell may be None. `heads` are those of
-    rows, in pictures and in text; `tops` those of columns, and `groups` those of `span` columns
-    from the given one. `marks` has the row and column of cells that start a cache line, or is None
-    where these do not matter.
+    It has indices of rows and columns, with a gap where some are left out. A row may have fewer
+    cells than there are columns; a cell may be None. `heads` are those of rows, in pictures and in
+    text; `tops` those of columns, and `groups` those of `span` columns from the given one. `marks`
+    has the row and column of cells that start a cache line, or is None in a panel.
+
+    A panel has the longest number of the grid, the index of the panel dims, and the blocks that
+    contain it if there are any. It is `after_gap` if panels are left out before it.
     """
 
     rows: list[int]
@@ -54,6 +59,10 @@ class Table(NamedTuple):
     groups: dict[int, str] = {}  # noqa: RUF012 - nothing changes it
     span: int = 1
     marks: AbstractSet[tuple[int, int]] | None = None
+    widest: str = ""
+    at: tuple[int, ...] = ()
+    block: tuple[int, ...] | None = None
+    after_gap: bool = False
 
     @property
     def shown(self) -> list[Cell]:
@@ -61,37 +70,41 @@ class Table(NamedTuple):
         return [cell for row in self.cells for cell in row if cell]
 
     @property
-    def above(self) -> int:
-        """Pixels above the cells."""
-        return _ABOVE if self.caption or self.groups else _ABOVE // 2
-
-    @property
     def gutter(self) -> int:
         """Pixels left of the cells."""
         return max(text_width(head) for head, _ in self.heads) + _BESIDE
 
-    def size(self, cell: tuple[int, int]) -> tuple[int, int]:
-        """Return the width and height in pixels, with headings, given those of a cell."""
-        width, height = (
-            _starts(indices, length)[1]
-            for indices, length in zip((self.columns, self.rows), cell, strict=True)
-        )
-        return self.gutter + max(width, text_width(self.caption)), self.above + height
+    @property
+    def _above(self) -> int:
+        return _ABOVE if self.caption or self.groups else _ABOVE // 2
 
-    def paint(self, left: int, top: int, size: tuple[int, int]) -> list[str]:
+    @property
+    def _cell(self) -> tuple[int, int]:
+        """The width and height of a cell in pixels."""
+        if self.marks is None:
+            return cell_width(self.widest), CELL_HEIGHT
+        widths = [cell_width(cell.number) for cell in self.shown]
+        widths += [text_width(cell.note) + _AROUND_NOTE for cell in self.shown]
+        return max(cell_width(""), *widths), _HEIGHT
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The width and height in pixels, with headings."""
+        width, height = self._cell
+        right, bottom = _starts(self.columns, width)[-1], _starts(self.rows, height)[-1]
+        return self.gutter + max(right, text_width(self.caption)), self._above + bottom
+
+    def paint(self, left: int, top: int) -> list[str]:
         """Return the SVG elements of headings, cells, outlines of blocks, marks and gaps."""
-        width, height = size
-        (xs, _), (ys, _) = _starts(self.columns, width), _starts(self.rows, height)
-        xs = [left + self.gutter + x for x in xs]
-        ys = [top + self.above + y for y in ys]
+        width, height = size = self._cell
+        *xs, _ = (left + self.gutter + x for x in _starts(self.columns, width))
+        *ys, _ = (top + self._above + y for y in _starts(self.rows, height))
         base = (height + 8) // 2  # the baseline of text centred in a row
         parts = [label(xs[0], ys[0] - 18, self.caption, style="bold")] if self.caption else []
         tops = zip(xs, self.tops, strict=True)
         parts += [_faint(x + width / 2, ys[0] - 4, text) for x, text in tops]
-        groups = (
-            (xs[column] + self.span * width / 2, text) for column, text in self.groups.items()
-        )
-        parts += [_faint(x, ys[0] - 18, text) for x, text in groups]
+        half = self.span * width / 2
+        parts += [_faint(xs[k] + half, ys[0] - 18, text) for k, text in self.groups.items()]
         parts += [
             label(xs[0] - 6, y + base, head, anchor="end", style="faint")
             for y, (head, _) in zip(ys, self.heads, strict=True)
@@ -114,35 +127,48 @@ class Table(NamedTuple):
         parts += [_faint(xs[k] - _GAP / 2, ys[0] + base, "⋯") for k in _gaps(self.columns)]
         return parts + [_faint(xs[0] + 12, ys[k] - 4, "⋮") for k in _gaps(self.rows)]
 
-    def text(self, write: Callable[[Cell], str], width: int = 0, head: int = 0) -> list[str]:
-        """Return lines of text, with the colours of a terminal.
+    def text(self, *, of_number: bool = False) -> list[str]:
+        """Return lines of text, with the colours of a terminal: `[padding]`, `<highlighted>`.
 
-        `write` returns the text of a cell. Cells are as wide as the widest, or have the given
-        width, and headings likewise.
+        In a panel, cells have room for the longest number, and lines the same length. In a memory
+        they have notes, or numbers if asked for, and a bar marks the start of a cache line.
         """
-        texts = [["" if cell is None else write(cell) for cell in row] for row in self.cells]
-        width = width or max(len(text) for row in texts for text in row)
-        head = head or max(6, *(len(head) for _, head in self.heads))
+        marks = self.marks
+        written = "number" if of_number or marks is None else "note"
+        texts = [
+            [_written(cell, written, in_panel=marks is None) for cell in row] for row in self.cells
+        ]
+        if marks is None:
+            head, width = 3, max(len(self.widest) + 2, 4)
+            gap = f"{'…':>{width}}"
+        else:
+            head = max(6, *(len(head) for _, head in self.heads))
+            width = max(len(text) for row in texts for text in row)
+            gap = "…"
         lines = []
-        for r, (row, cells) in enumerate(zip(texts, self.cells, strict=True)):
-            marks = (
-                "" if self.marks is None else " |"[(r, c) in self.marks] for c in range(len(row))
-            )
-            parts = [
-                mark + terminal(cell, f"{text:>{width}}")
-                for mark, text, cell in zip(marks, row, cells, strict=True)
-            ]
-            gap = "…" if self.marks is not None else f"{'…':>{width}}"
+        for r, row in enumerate(self.cells):
+            parts = [terminal(cell, f"{texts[r][c]:>{width}}") for c, cell in enumerate(row)]
+            if marks is not None:
+                parts = [" |"[(r, c) in marks] + part for c, part in enumerate(parts)]
             line = "".join(gapped(self.columns[: len(parts)], parts, gap))
             lines.append(f"{self.heads[r][1]:>{head}} {line}")
-        return gapped(self.rows, lines)
+        lines = gapped(self.rows, lines)
+        if marks is not None:
+            return lines
+        tops = "".join(f"{top:>{width - 1}} " for top in gapped(self.columns, self.tops))
+        lines = [*filter(None, [self.caption]), f"    {tops}", *lines]
+        most = max(len(plain(line)) for line in lines)
+        return [line + " " * (most - len(plain(line))) for line in lines]
 
 
-def bracketed(cell: Cell, text: str, after: str = "") -> str:
-    """Return the text of a cell in brackets if it is highlighted or padding."""
+def _written(cell: Cell | None, what: str, *, in_panel: bool) -> str:
+    """Return the number or the note of a cell, in brackets if it is highlighted or padding."""
+    if cell is None or (cell.run is None and not in_panel):
+        return "" if cell is None else "-"
+    text = cell.number if cell.is_padding else getattr(cell, what)
     if cell.is_highlighted:
         return f"<{text}>"
-    return f"[{text}]" if cell.is_padding else f"{text}{after}"
+    return f"[{text}]" if cell.is_padding else text + " " * in_panel
 
 
 def gapped(indices: list[int], texts: list[str], gap: str = "…") -> list[str]:
@@ -156,161 +182,135 @@ def _gaps(indices: list[int]) -> list[int]:
     return [k for k, (before, i) in enumerate(pairwise(indices), 1) if i != before + 1]
 
 
-def _starts(indices: list[int], size: int) -> tuple[list[int], int]:
-    """Return where each index starts, and where the last one ends; in pixels."""
+def _starts(indices: list[int], size: int) -> list[int]:
+    """Return where each index starts, then where the last one ends; in pixels."""
     gaps = _gaps(indices)
     starts = [k * size + _GAP * sum(gap <= k for gap in gaps) for k in range(len(indices))]
-    return starts, starts[-1] + size
+    return [*starts, starts[-1] + size]
 
 
 def _faint(x: float, y: float, text: str) -> str:
     return label(x, y, text, anchor="middle", style="faint")
 
 
-# A grid has at most this many rows and columns, a panel half as many; then the most panels, and the
-# most cells of all panels. Both ends of each dim and what is highlighted are shown in addition.
-_ROWS, _COLUMNS, _PANELS, _CELLS = 12, 16, 16, 240
-_MIN_PANELS = 4
-# the most long dims of a grid without panels
-_MATRIX = 2
 # the most pixels, and characters, of a line of panels
 _MAX_WIDTH, _MAX_TEXT = 620, 100
 # Pixels: between panels; for panels that are left out.
 _BETWEEN, _SKIP = 12, 20
 
 
-class Panel(NamedTuple):
-    """The cells at an index of the panel dims, and the blocks that contain it if there are any.
-
-    It is `after_gap` if panels are left out before it.
-    """
-
-    at: tuple[int, ...]
-    block: tuple[int, ...] | None
-    after_gap: bool
-    table: Table
-
-
-class Grid(NamedTuple):
-    """The logical half: its panels, and the longest number of a cell."""
+class Half(NamedTuple):
+    """The panels of the grid, or the one table of a memory."""
 
     caption: str
-    panels: list[Panel]
-    widest: str
+    tables: list[Table]
 
-    def _lines(self, most: int, *, has_gaps: bool = False) -> list[list[Panel]]:
-        """Return the panels of each line, `most` at most.
+    def _lines(self, most: int, *, has_gaps: bool = False) -> list[list[Table]]:
+        """Return the tables of each line, `most` at most.
 
         A line has one outer index, panels of one block, and unless it `has_gaps` all of them.
         """
-        lines: list[list[Panel]] = []
-        for panel in self.panels:
+        lines: list[list[Table]] = []
+        for table in self.tables:
             last = lines[-1][-1] if lines else None
             if (
                 last is None
                 or len(lines[-1]) >= most
-                or (panel.after_gap and not has_gaps)
-                or (panel.at[:-1], panel.block) != (last.at[:-1], last.block)
+                or (table.after_gap and not has_gaps)
+                or (table.at[:-1], table.block) != (last.at[:-1], last.block)
             ):
                 lines.append([])
-            lines[-1].append(panel)
+            lines[-1].append(table)
         return lines
 
-    def half(self) -> Half:
-        """Draw all panels, a frame around those of a block, and dots where some are left out."""
-        size = cell_width(self.widest), CELL_HEIGHT
-        sizes = (panel.table.size(size) for panel in self.panels)
-        width, height = map(max, zip(*sizes, strict=True))
+    def drawing(self) -> Drawing:
+        """Draw all tables, a frame around those of a block, and dots where some are left out."""
+        width, height = map(max, zip(*(table.size for table in self.tables), strict=True))
         step = width + _BETWEEN
         parts: list[str] = []
         top, right = 0, 0
         for line in self._lines(max((_MAX_WIDTH + _BETWEEN) // step, 1), has_gaps=True):
             if line[0].after_gap:
-                dots = line[0].table.gutter, top + _SKIP // 2
-                parts.append(label(*dots, "⋮", size=14, style="faint"))
+                parts.append(label(line[0].gutter, top + _SKIP // 2, "⋮", size=14, style="faint"))
                 top += _SKIP
             end = len(line) * step - _BETWEEN
             if line[0].block is not None:
                 frame = {"x": 2, "y": top - 2, "width": end + 3, "height": height + 7}
                 parts.append(edge("rect", rx=5, **frame))
-            for k, panel in enumerate(line):
-                if k and panel.after_gap:
+            for k, table in enumerate(line):
+                if k and table.after_gap:
                     parts.append(label(k * step - 6, top + height // 2, "⋯", style="faint"))
-                parts += panel.table.paint(k * step, top, size)
+                parts += table.paint(k * step, top)
             top += height + _BETWEEN
             right = max(right, end)
-        return Half(self.caption, right, top - _BETWEEN, parts)
+        return Drawing(self.caption, right, top - _BETWEEN, parts)
 
     def text(self) -> list[str]:
-        """Write as many panels side by side as fit; `[padding]`, `<highlighted>`."""
-        width = max(len(self.widest) + 2, 4)
-        wide = max(len(plain(_panel_text(panel.table, width)[0])) for panel in self.panels)
-        lines: list[str] = []
+        """Write the caption, and as many tables side by side as fit."""
+        texts = {table.at: table.text() for table in self.tables}
+        wide = max(len(plain(text[0])) for text in texts.values())
+        lines = ["", self.caption]
         for line in self._lines(max(_MAX_TEXT // (wide + 2), 1)):
             lines += ["…"] if line[0].after_gap else []
-            beside = zip(*(_panel_text(panel.table, width) for panel in line), strict=True)
+            beside = zip(*(texts[table.at] for table in line), strict=True)
             lines += ["  ".join(rows).rstrip() for rows in beside]
         return lines
 
 
-def _panel_text(table: Table, width: int) -> list[str]:
-    """Return the lines of a panel, all of the same length."""
-    heads = (f"{head:>{width - 1}} " for head in gapped(table.columns, table.tops))
-    lines = [table.caption] if table.caption else []
-    lines.append(" " * 4 + "".join(heads))
-    lines += table.text(lambda cell: bracketed(cell, cell.number, " "), width, 3)
-    lengths = [len(plain(line)) for line in lines]
-    wide = max(lengths)
-    return [line + " " * (wide - length) for line, length in zip(lines, lengths, strict=True)]
+# A grid has at most this many rows and columns, a panel half as many; then the most panels, and the
+# most cells of all panels. Both ends of each dim and what is highlighted are shown in addition.
+_ROWS, _COLUMNS, _PANELS, _CELLS = 12, 16, 16, 240
+_MIN_PANELS = 4
 
 
-def grid_of(cells: Cells) -> Grid:
+def grid_of(cells: Cells) -> Half:
     """Choose the dims of rows, columns and panels, and their visible indices; others have 0."""
-    long = cells.long_dims or (cells.layout.ndims - 1,)
-    column, row = long[-1], long[-2] if len(long) > 1 else None
-    panel_dims = long[:-2]
-    share = 1 if len(long) <= _MATRIX else 2
+    layout, letters, widest = cells.layout, cells.letters, cells.widest
+    *panel_dims, column = cells.long_dims or (layout.ndims - 1,)
+    row = panel_dims.pop() if panel_dims else -1  # no dim
+    share = 2 if panel_dims else 1
 
     def visible(dim: int, limit: int) -> list[int]:
         wanted = (index[dim] for index in cells.wanted)
-        return visible_indices(cells.layout.dims[dim], cells.extents[dim], limit, wanted)
+        return visible_indices(layout.dims[dim], cells.extents[dim], limit, wanted)
 
     columns = visible(column, _COLUMNS // share)
-    rows = [0] if row is None else visible(row, _ROWS // share)
+    rows = [0] if row < 0 else visible(row, _ROWS // share)
 
-    def cell(panel: dict[int, int], i: int, j: int) -> Cell | None:
-        at = panel | {column: j} | ({} if row is None else {row: i})
-        cell = cells.at(tuple(at.get(dim, 0) for dim in range(cells.layout.ndims)))
+    def cell(index: dict[int, int]) -> Cell | None:
+        cell = cells.at(tuple(index.get(dim, 0) for dim in range(layout.ndims)))
         return cell and cell._replace(note="")
 
-    def table(panel: dict[int, int]) -> Table:
-        table = [[cell(panel, i, j) for j in columns] for i in rows]
-        heads = [("" if row is None else str(i),) * 2 for i in rows]
-        caption = " ".join(f"{cells.letters[dim]}={i}" for dim, i in panel.items())
-        return Table(rows, columns, table, heads, list(map(str, columns)), caption)
-
-    parts = cells.layout.parts
-    steps = {axis.dims[0]: blocks[0].step for axis, blocks in parts if len(axis.dims) == 1}
-    inner = [steps.get(dim, 1) for dim in panel_dims]
+    steps = {axis.dims: blocks[0].step for axis, blocks in layout.parts}
+    inner = [steps.get((dim,), 1) for dim in panel_dims]
     sizes = [cells.extents[dim] for dim in panel_dims]
-    panels, before = [], -1
+    tables, number = [], -1
     for chosen in _visible_panels(cells, panel_dims, len(rows) * len(columns)):
-        number = sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(chosen))
+        before, number = number, sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(chosen))
+        panel = dict(zip(panel_dims, chosen, strict=True))
         block = tuple(i // step for i, step in zip(chosen, inner, strict=True))
-        framed = block if max(inner, default=1) > 1 else None
-        made = table(dict(zip(panel_dims, chosen, strict=True)))
-        panels.append(Panel(chosen, framed, number != before + 1, made))
-        before = number
-    named = [f"rows {cells.letters[row]}"] if row is not None else []
-    named.append(f"columns {cells.letters[column]}")
+        table = Table(
+            rows,
+            columns,
+            [[cell({**panel, row: i, column: j}) for j in columns] for i in rows],
+            [("" if row < 0 else str(i),) * 2 for i in rows],
+            list(map(str, columns)),
+            " ".join(f"{letters[dim]}={i}" for dim, i in panel.items()),
+            widest=widest,
+            at=chosen,
+            block=block if max(inner, default=1) > 1 else None,
+            after_gap=number != before + 1,
+        )
+        tables.append(table)
+    named = [f"rows {letters[row]}"] if row >= 0 else []
+    named.append(f"columns {letters[column]}")
     if panel_dims:
-        named.append(f"a panel for each {','.join(cells.letters[dim] for dim in panel_dims)}")
+        named.append(f"a panel for each {','.join(letters[dim] for dim in panel_dims)}")
     numbers = "offsets" if cells.values is None else "values"
-    caption = f"logical: {', '.join(named)}; numbers are {numbers}"
-    return Grid(caption, panels, cells.widest)
+    return Half(f"logical: {', '.join(named)}; numbers are {numbers}", tables)
 
 
-def _visible_panels(cells: Cells, dims: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+def _visible_panels(cells: Cells, dims: list[int], size: int) -> list[tuple[int, ...]]:
     """Choose the indices of panels of `size` cells, of the padding too."""
     n_panels = min(_PANELS, max(_CELLS // size, _MIN_PANELS))
     most = min(_PANELS, 2 * n_panels)
@@ -330,77 +330,54 @@ def _visible_panels(cells: Cells, dims: tuple[int, ...], size: int) -> list[tupl
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
 # A buffer with at most this many lines of the usual length gets such lines.
 _FEW_LINES = 10
-# Pixels: height of a cell; around a note in it.
-_HEIGHT, _AROUND_NOTE = 30, 6
 # How many lines each loop is followed for, to find lines with elements.
 _FOLLOWED = 16
 
 
-class Lines(NamedTuple):
-    """The offsets that are shown, all below `stop`.
-
-    Line k starts at offset `k * length`; `rows` are the visible lines, `columns` the visible
-    offsets in a line. In an image a line is a row of its `pixels`.
-    """
-
-    stop: int
-    length: int
-    rows: list[int]
-    columns: list[int]
-    pixels: Pixels | None = None
-
-    def table(self, at_offset: Callable[[int], Cell], bits: int) -> Table:
-        """Return the cells that a function returns for the offsets of elements of some bits."""
-        lanes = self.pixels.channels if self.pixels else 0
-        starts = [row * self.length for row in self.rows]
-        offsets = [[at + k for k in self.columns if at + k < self.stop] for at in starts]
-        if self.pixels:
-            heads = [(self.pixels.row_name(row),) * 2 for row in self.rows]
-        else:
-            heads = [(f"byte {start * bits // 8}", str(start)) for start in starts]
-        line = BYTE_BITS * CACHE_LINE
-        starts_pixel = {
-            k: x // lanes for k, x in enumerate(self.columns) if lanes and not x % lanes
-        }
-        placed = ((r, c, offset) for r, row in enumerate(offsets) for c, offset in enumerate(row))
-        return Table(
-            self.rows,
-            self.columns,
-            [[at_offset(offset) for offset in row] for row in offsets],
-            heads,
-            [LANES[column % lanes] if lanes else f"+{column}" for column in self.columns],
-            groups={k: f"x {pixel}" for k, pixel in starts_pixel.items()},
-            span=lanes,
-            marks={(r, c) for r, c, offset in placed if not offset * bits % line},
-        )
-
-
 def memory_table(cells: Cells, at_offset: Callable[[int], Cell] | None = None) -> Table:
     """Return the lines of a buffer or an image, with other cells if a function returns some."""
-    lines = (_lines_of if cells.pixels is None else _pixel_lines)(cells)
-    return lines.table(at_offset or cells.at_offset, cells.dtype.bits)
+    image = cells.pixels
+    rows, columns = _lines_of(cells) if image is None else _pixel_lines(cells, image)
+    stop, bits = cells.layout.last + 1, cells.dtype.bits
+    return lines_table(at_offset or cells.at_offset, bits, stop, rows, columns, image)
 
 
-def memory_half(table: Table, caption: str) -> Half:
-    """Draw the lines of a memory."""
-    widths = [cell_width(cell.number) for cell in table.shown]
-    widths += [text_width(cell.note) + _AROUND_NOTE for cell in table.shown]
-    size = max(cell_width(""), *widths), _HEIGHT
-    return Half(caption, *table.size(size), table.paint(0, 0, size))
+def lines_table(
+    at_offset: Callable[[int], Cell],
+    bits: int,
+    stop: int,
+    rows: list[int],
+    columns: list[int],
+    image: Pixels | None = None,
+) -> Table:
+    """Return the cells at some offsets below `stop`, those of elements of some bits.
+
+    `rows` are the visible lines, `columns` the visible offsets in a line, which are all in a
+    buffer. In an image a line is a row of pixels.
+    """
+    lanes = image.channels if image else 0
+    length = image.width * lanes if image else len(columns)
+    starts = [row * length for row in rows]
+    offsets = [[at + k for k in columns if at + k < stop] for at in starts]
+    if image:
+        heads = [(image.row_name(row),) * 2 for row in rows]
+    else:
+        heads = [(f"byte {start * bits // 8}", str(start)) for start in starts]
+    line = BYTE_BITS * CACHE_LINE
+    placed = ((r, c, offset) for r, row in enumerate(offsets) for c, offset in enumerate(row))
+    return Table(
+        rows,
+        columns,
+        [[at_offset(offset) for offset in row] for row in offsets],
+        heads,
+        [LANES[column % lanes] if lanes else f"+{column}" for column in columns],
+        groups={k: f"x {x // lanes}" for k, x in enumerate(columns) if lanes and not x % lanes},
+        span=lanes,
+        marks={(r, c) for r, c, offset in placed if not offset * bits % line},
+    )
 
 
-def memory_text(table: Table, *, of_number: bool = False) -> list[str]:
-    """Write the notes of cells, or their numbers; a bar marks the start of a cache line."""
-
-    def write(cell: Cell) -> str:
-        if cell.run is None:
-            return "-"
-        return bracketed(cell, cell.number if of_number or cell.is_padding else cell.note)
-
-    return table.text(write)
-
-
-def _lines_of(cells: Cells) -> Lines:
+def _lines_of(cells: Cells) -> tuple[list[int], list[int]]:
     """Choose the lines of a buffer: whole blocks, with 8 to 16 elements if possible."""
     layout = cells.layout
     tile = prod(block.extent for block in layout.base().inner())
@@ -417,7 +394,7 @@ def _lines_of(cells: Cells) -> Lines:
     rows = [first + row for row in shown]
     if count > LINES and layout.last - low >= 2 * layout.padded_nelems:
         rows = _lines_with_elements(cells, length, wanted)
-    return Lines(layout.last + 1, length, rows, list(range(length)))
+    return rows, list(range(length))
 
 
 def _lines_with_elements(cells: Cells, length: int, wanted: list[int]) -> list[int]:
@@ -434,15 +411,12 @@ def _lines_with_elements(cells: Cells, length: int, wanted: list[int]) -> list[i
     return sorted(rows)
 
 
-def _pixel_lines(cells: Cells) -> Lines:
+def _pixel_lines(cells: Cells, image: Pixels) -> tuple[list[int], list[int]]:
     """Choose the lines of an image: some rows of pixels, and some pixels of each."""
-    assert cells.pixels is not None  # noqa: S101 - for the type checker: the caller asked
-    width, channels, _ = cells.pixels
-    stop = cells.layout.last + 1
-    height = stop // (width * channels)
+    width, channels, _ = image
+    height = (cells.layout.last + 1) // (width * channels)
     wanted = [divmod(cells.layout.offset(index) // channels, width) for index in cells.wanted]
     most = _MAX_PIXELS if channels > 1 else _MAX_LENGTH
     shown = visible_indices(width, width, most, (x for _, x in wanted))
     rows = visible_indices(height, height, LINES, (y for y, _ in wanted))
-    columns = [pixel * channels + lane for pixel in shown for lane in range(channels)]
-    return Lines(stop, width * channels, rows, columns, cells.pixels)
+    return rows, [pixel * channels + lane for pixel in shown for lane in range(channels)]

@@ -12,7 +12,7 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.picture.cells import Cell, Cells
 from memdesc.picture.draw import coloured_as, draw_memories
-from memdesc.picture.halves import memory_table, memory_text
+from memdesc.picture.halves import memory_table
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def draw_plan(
     caption = _IN_DST + (", and the box" if len(boxes) > 1 else "")
     in_src = memory_table(src, lambda offset: coloured_as(src, dst, offset))
     in_dst = memory_table(dst, lambda offset: _dst_cell(dst, boxes, offset))
-    text = "\n".join([printed, "", caption, *memory_text(in_dst, of_number=True)])
+    text = "\n".join([printed, "", caption, *in_dst.text(of_number=True)])
     legend = {"run", "block" if src.tiles or dst.tiles else ""}
     return draw_memories(head, {_IN_SRC: in_src, caption: in_dst}, legend, text)
 
