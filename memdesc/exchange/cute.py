@@ -9,7 +9,7 @@ CUTLASS 4.2, `media/docs/cpp/cute/01_layout.md`, and pycute.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import chain
 from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of
@@ -133,14 +133,12 @@ def _read(given: Given) -> MemoryDesc:
     stride, colon, rest = stride.partition(":")
     if colon:
         unclear(f"shape:stride ends with the stride, but {excerpt(rest)} follows")
-    both = tree_of(shape), tree_of(stride)
-    pairs = [both] if isinstance(both[0], int) and isinstance(both[1], int) else _zipped(*both)
-    modes = [list(_digits(extents, steps)) for extents, steps in pairs]
+    modes = _modes(tree_of(shape), tree_of(stride))
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
     dims = given.dims or padded
     if len(dims) == 1 < len(modes) and dims[0] == prod(padded):
         # one coordinate counts through all modes, the leftmost fastest
-        modes = [[digit for mode in modes for digit in mode]]
+        modes = [[*chain(*modes)]]
     if len(dims) != len(modes):
         have, modes_of_it = counted(len(dims), "size"), counted(len(modes), "mode")
         unclear(f"dims {dims} have {have}, but it has {modes_of_it}")
@@ -152,21 +150,15 @@ def _log2_nbytes(dtype: DataType) -> int:
     return dtype.bits.bit_length() - BYTE_BITS.bit_length()
 
 
-def _zipped(shape: Tree, stride: Tree) -> list[tuple[Tree, Tree]]:
-    if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride) or not shape:
-        unclear("shape and stride are nested differently")
-    return list(zip(shape, stride, strict=True))
-
-
-def _digits(shape: Tree, stride: Tree) -> Iterator[tuple[int, int]]:
-    """Yield extent and stride of each digit of a mode, innermost first."""
+def _modes(shape: Tree, stride: Tree) -> list[list[tuple[int, int]]]:
+    """Return extent and stride of each digit of the modes, innermost first."""
     if isinstance(shape, int) and isinstance(stride, int):
         if not 1 <= shape <= INT64_MAX or abs(stride) > INT64_MAX:
             unclear(f"extent {shape} with stride {stride} is out of range")
-        yield shape, stride
-        return
-    for extent, step in _zipped(shape, stride):
-        yield from _digits(extent, step)
+        return [[(shape, stride)]]
+    if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride) or not shape:
+        unclear("shape and stride are nested differently")
+    return [[*chain(*_modes(*pair))] for pair in zip(shape, stride, strict=True)]
 
 
 _SPELLING = (
@@ -174,11 +166,4 @@ _SPELLING = (
     r"|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
 )
 
-SYSTEM = System(
-    "cute",
-    "CuTe",
-    _write,
-    _read,
-    _SPELLING,
-    writes_xor=True,
-)
+SYSTEM = System("cute", "CuTe", _write, _read, _SPELLING, writes_xor=True)
