@@ -14,10 +14,10 @@ from memdesc.errors import MemdescError, about, counted, short_repr
 from memdesc.index import checked_index
 from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
-from memdesc.picture import MEANINGS, Picture, fragment_of, svg_of
+from memdesc.picture import Picture
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
 from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table
-from memdesc.picture.svg import plain
+from memdesc.picture.svg import MEANINGS, fragment_of, plain, svg_of
 from memdesc.tags import LETTERS, check_letters
 
 

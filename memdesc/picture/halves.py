@@ -14,11 +14,11 @@ from itertools import pairwise, product
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
-from memdesc.picture import Drawing
 from memdesc.picture.cells import CACHE_LINE, LANES, LINES, Cell, Cells, Pixels, visible_indices
 from memdesc.picture.svg import (
     ACCENT,
     CELL_HEIGHT,
+    Drawing,
     cell_width,
     edge,
     element,

@@ -1,4 +1,8 @@
-"""SVG elements and cells as strings, and the colours and sizes of all pictures.
+"""Pictures as SVG and as HTML, and the colours and sizes of all of them.
+
+Halves are side by side in an SVG, or below each other on a narrow HTML page. The HTML has no
+script, so notebooks and pages show it as it is. What does not fit scrolls, and a shadow marks the
+edge that hides something.
 
 Cells have light tints of the Okabe-Ito colours under dark ink in both colour schemes; what is drawn
 on the background follows the reader's scheme. Elements have no ids, so that a page can contain many
@@ -9,9 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from html import escape
+from importlib.resources import files
+from types import MappingProxyType
 
-from memdesc.picture.cells import Cell
+from memdesc.picture.cells import CACHE_LINE, Cell
+from memdesc.tuples import NamedTuple
 
 # sky blue, orange, green, purple, yellow, blue, vermilion, each mixed with white
 COLOURS = ("#a4d7f3", "#f4cd78", "#86d0bb", "#e6bdd4", "#f7f1a0", "#8fbfdc", "#efb38a")
@@ -177,3 +185,114 @@ def outline(
             if cell.tile is not None and (other is None or other.tile != cell.tile):
                 lines[line] = None
     return edge("path", d="".join(lines)) if lines else ""
+
+
+# Pixels: around the picture and between its halves; height of a line of the head, of a caption, of
+# the legend.
+_MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
+# Pixels left of a half, right of it and above it, if it is a picture of its own.
+_LEFT, _RIGHT, _ABOVE = 6, 22, 4
+# characters; longer lines are cut
+_MAX_TITLE = 100
+# Pixels: size of a symbol in the legend.
+_SYMBOL = (28, 18)
+
+# symbol of the legend -> what it means
+MEANINGS = MappingProxyType(
+    {
+        "run": "one colour: one run of memory",
+        "banks": "one colour: four of the 32 banks of shared memory",
+        "field": "one colour: one field",
+        "padding": "padding, holds zeros",
+        "block": "block",
+        "pixel": "pixel",
+        "gap": "no element",
+        "highlight": "highlighted",
+        "line": f"cache line of {CACHE_LINE} bytes starts",
+    }
+)
+
+
+@cache
+def _style() -> str:
+    """Return the style of a fragment, in which an `::after` covers the shadow of the last edge."""
+    css = (files("memdesc.picture") / "figure.css").read_text(encoding="utf-8")
+    return css.replace("\n", "").replace("{font}", FONT)
+
+
+class Drawing(NamedTuple):
+    """SVG elements that start at (0, 0), and how many pixels they need."""
+
+    caption: str
+    width: int
+    height: int
+    parts: list[str]
+
+
+def svg_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
+    """Return the halves side by side under the head lines, the legend below them."""
+    head = [_cut(line) for line in head]
+    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
+    lines += [
+        label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
+    ]
+    left, top = _MARGIN, _MARGIN + _HEAD_LINE * len(head)
+    right = left + max(text_width(head[0], 14), *map(text_width, head))
+    bottom = top
+    for half in halves:
+        place = f"translate({left} {top + _CAPTION})"
+        lines.append(label(left, top + _CAPTION - 10, half.caption, style="faint"))
+        lines.append(element("g", *half.parts, transform=place))
+        end = left + max(half.width, text_width(half.caption))
+        left, right = end + _BETWEEN, max(right, end)
+        bottom = max(bottom, top + _CAPTION + half.height)
+    if symbols:
+        x, y = _MARGIN, bottom + _HEAD_LINE
+        for symbol in symbols:
+            meaning = MEANINGS[symbol]
+            lines += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, style="faint")]
+            x += 58 + text_width(meaning)
+        right = max(right, x)
+        bottom += _HEAD_LINE + _LEGEND
+    return document((0, 0), (right + _MARGIN, bottom + _MARGIN), head[0], *lines)
+
+
+def fragment_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
+    """Return the halves as HTML, below each other on a narrow page."""
+    title, *more = (escape(line, quote=False) for line in head)
+    caption = "<br>".join([f"<strong>{title}</strong>", *more])
+    legend = "".join(
+        f"<span>{document((0, 0), _SYMBOL, MEANINGS[symbol], _symbol(symbol, 0, 0))}"
+        f"{escape(MEANINGS[symbol], quote=False)}</span>"
+        for symbol in symbols
+    )
+    return (
+        f'<figure class="memdesc-figure"><style>{_style()}</style><figcaption>{caption}'
+        f'</figcaption><div class="memdesc-halves">{"".join(map(_half_html, halves))}</div>'
+        f'<div class="memdesc-legend">{legend}</div></figure>'
+    )
+
+
+def _half_html(half: Drawing) -> str:
+    size = half.width + _LEFT + _RIGHT, half.height + _ABOVE + _LEFT
+    return (
+        f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
+        f'<div class="memdesc-sheet" style="flex:0 0 {size[0]}px">'
+        f"{document((-_LEFT, -_ABOVE), size, half.caption, *half.parts)}</div></div></div>"
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
+
+
+def _symbol(symbol: str, x: int, y: int) -> str:
+    """Return a symbol for the legend: a mark, an outline or a cell."""
+    width, height = _SYMBOL
+    if symbol == "line":
+        return element("path", d=f"M{x + width // 2} {y}v{height}", stroke=ACCENT, stroke_width=3.5)
+    if symbol in {"block", "pixel"}:
+        return edge("rect", x=x + 1, y=y + 1, width=width - 2, height=height - 2)
+    run = None if symbol == "gap" else 0
+    cell = Cell("", "", MEANINGS[symbol], run, None, symbol == "padding", symbol == "highlight")
+    return paint_cell(cell, x, y, _SYMBOL)
