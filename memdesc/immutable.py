@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 from memdesc.errors import short_repr
+from memdesc.tuples import constructor
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def value_class(kind: type[T]) -> type[T]:
     """Make an immutable dataclass; add equality, a hash and a repr unless the class has its own.
 
     `dataclass(frozen=True)` compiles six functions for each class, and so took a tenth of the first
-    call of a process; this compiles one.
+    call of a process; this compiles none.
     """
     kind = dataclass(init=False, repr=False, eq=False)(kind)
     parts = fields(kind)  # type: ignore[arg-type] # it is a dataclass now
@@ -60,30 +60,21 @@ def value_class(kind: type[T]) -> type[T]:
 
 
 def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
-    """Return a constructor that sets the fields, and calls `__post_init__` if there is one.
+    """Return a constructor that sets the fields, and calls `__post_init__` if there is one."""
+    has_check = hasattr(kind, "__post_init__")
+    given = [part for part in parts if part.init]
+    names = tuple(part.name for part in given)
+    factories = {part.name: part.default_factory for part in given}
+    defaults = (part.default for part in given if part.default is not part.default_factory)
 
-    Its globals are those of the class's module, where the names in its annotations are found.
-    """
-    known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
-    arguments, body = ["self"], []
-    for name, part in ((part.name, part) for part in parts if part.init):
-        is_made = part.default_factory is not MISSING
-        known |= {f"_{name}": part.default, f"_new_{name}": part.default_factory}
-        arguments.append(f"{name}=_{name}" if is_made or part.default is not MISSING else name)
-        new = f"_new_{name}() if {name} is _missing else " if is_made else ""
-        body.append(f"_set(self, {name!r}, {new}{name})")
-    if hasattr(kind, "__post_init__"):
-        body.append("self.__post_init__()")
-    lines = "\n        ".join(body)
-    text = f"def constructor({', '.join(arguments)}):\n        {lines}"
-    scope: dict[str, Any] = {}
-    exec(  # noqa: S102 - of fields' names
-        f"def enclosed({', '.join(known)}):\n    {text}\n    return constructor",
-        vars(sys.modules[kind.__module__]),
-        scope,
-    )
-    made = scope["enclosed"](**known)
-    made.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
+    def fill(self: Any, values: tuple[Any, ...]) -> None:
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(self, name, factories[name]() if value is MISSING else value)  # type: ignore[operator] # only a field with a factory has no default
+        if has_check:
+            self.__post_init__()
+
+    made = constructor(names, defaults, fill, kind.__module__)
+    made.__annotations__ = {part.name: part.type for part in given} | {"return": None}
     return made
 
 

@@ -1,4 +1,4 @@
-"""Named tuples as typing makes them, without compiling anything for each class.
+"""Named tuples as typing makes them, and constructors, without compiling any for each class.
 
 `typing.NamedTuple` compiles a function for each class and an expression for each annotation. For
 the classes that a first reorder needs, this took a sixth of the time to import them.
@@ -7,14 +7,36 @@ the classes that a first reorder needs, this took a sixth of the time to import 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
+
+
+def constructor(
+    names: tuple[str, ...], defaults: Iterable[Any], make: Callable[..., Any], home: str
+) -> Any:
+    """Return a function that passes its first argument on, and the named ones as a tuple.
+
+    The last of the names have the defaults; the types of its arguments are found in module `home`.
+    """
+    code = _code(len(names)).replace(co_varnames=("_first", *names))
+    closure = (CellType(make),)
+    return FunctionType(code, vars(sys.modules[home]), make.__name__, tuple(defaults), closure)
+
+
+@cache
+def _code(count: int) -> CodeType:
+    """Return the code of a constructor of as many arguments."""
+    names = "".join(f"_{number}, " for number in range(count))
+    outer = eval(f"lambda _make: lambda _first, {names}: _make(_first, ({names}))")  # noqa: S307 - of numbers
+    code: CodeType = outer(None).__code__
+    return code
+
 
 if TYPE_CHECKING or sys.version_info >= (3, 14):  # where bodies of classes hold no annotations
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - it is exported
 else:
-    from collections.abc import Iterable
-    from functools import cache
-    from types import CodeType, FunctionType
 
     class _Tuple(tuple):
         """The methods of all named tuples."""
@@ -58,12 +80,7 @@ else:
             defaults = {name: body.pop(name) for name in fields if name in body}
             if tuple(defaults) != fields[len(fields) - len(defaults) :]:
                 raise TypeError("a field without a default cannot follow one with a default")
-            new = FunctionType(
-                _code(len(fields)).replace(co_varnames=("_cls", *fields)),
-                {"_new": tuple.__new__},
-                "__new__",
-                tuple(defaults.values()),
-            )
+            new = constructor(fields, defaults.values(), tuple.__new__, body["__module__"])
             new.__qualname__ = f"{body['__qualname__']}.__new__"
             new.__annotations__ = body.get("__annotations__", {})
             items = {
@@ -82,13 +99,6 @@ else:
 
     class NamedTuple(metaclass=_Maker):
         """A base class: the annotations of a class that inherits from it are its fields."""
-
-    @cache
-    def _code(count: int) -> CodeType:
-        """Return the code of a constructor of as many fields."""
-        names = "".join(f"_{number}, " for number in range(count))
-        args = f"_cls, {names}"
-        return eval(f"lambda {args}: _new(_cls, ({names}))").__code__  # noqa: S307 - of numbers
 
     # the descriptor of an item, written in C
     _Item: Any = type(type(_code.cache_info()).hits)
