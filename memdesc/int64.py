@@ -63,14 +63,11 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
         numbers = () if has_flag else tuple(map(to_int, given))
     except MemdescError:
         raise
-    except TypeError:
-        raise MemdescError(
-            f"{name} must be a sequence of integers, not {short_repr(values)}"
-        ) from None
-    except Exception as error:  # raised by the caller's own __index__
-        raise MemdescError(
-            f"{name} must be a sequence of integers, not {short_repr(values)}: {_reason(error)}"
-        ) from error
+    except Exception as error:
+        msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
+        if isinstance(error, TypeError):
+            raise MemdescError(msg) from None
+        raise MemdescError(f"{msg}: {_reason(error)}") from error  # of the caller's own __index__
     if has_flag:
         raise MemdescError(
             f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "

@@ -273,10 +273,10 @@ class Layout(Checked):
         if not self.nelems:
             return self.last
         base = self.base()
-        loops, lowest = _moving_loops(base)
+        loops, lowest = moving_loops(base)
         bits = concerned(self.xor)[1].bit_length()
         first = self.last >> bits << bits
-        if lowest >= 0 and self.last - first < _MAX_BASES and _do_nest(loops):
+        if lowest >= 0 and self.last - first < _MAX_BASES and do_nest(loops):
             bases = np.arange(first, self.last + 1)
             bases = bases[indices_at(base, bases)[1]]
         elif self.padded_nelems <= _MAX_BASES:
@@ -734,8 +734,8 @@ def indices_at(
         return indices_at(layout.base(), unswizzled(layout.xor, offsets))
     if not layout.nelems:
         return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
-    loops, lowest = _moving_loops(layout)
-    if lowest >= 0 and _do_nest(loops):
+    loops, lowest = moving_loops(layout)
+    if lowest >= 0 and do_nest(loops):
         exists = (offsets >= lowest) & (offsets <= layout.last)
         rest = np.where(exists, offsets - lowest, 0)
         digits = []
@@ -759,14 +759,17 @@ def indices_at(
     return tuple(np.where(exists, i, 0) for i in index), exists
 
 
-def _moving_loops(layout: Layout) -> tuple[list[Block], int]:
-    """Return the loops that move, the largest stride first, and the least that they add up to."""
+def moving_loops(layout: Layout) -> tuple[list[Block], int]:
+    """Return the loops that move, the largest stride first, and the least offset they lead to.
+
+    Of loops of one stride the longest comes first, then the last.
+    """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
-    loops.sort(key=lambda block: -abs(block.stride))
-    return loops, layout.offset0 + _free(loops)[0]
+    loops.sort(key=lambda block: (abs(block.stride), block.extent))
+    return loops[::-1], layout.offset0 + _free(loops)[0]
 
 
-def _do_nest(loops: list[Block]) -> bool:
+def do_nest(loops: list[Block]) -> bool:
     """Whether each stride covers all loops inside it; the largest stride comes first."""
     covered = 1
     for _, _, extent, stride in reversed(loops):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.layout import Block, Layout, dim_indices, dim_name
+from memdesc.layout import Block, Layout, dim_indices, dim_name, do_nest, moving_loops
 
 
 def check_overlap(layout: Layout) -> None:
@@ -16,17 +15,9 @@ def check_overlap(layout: Layout) -> None:
     Broadcasts (stride 0) are ignored: they are legal in a source. Nearly all layouts have nested
     strides, each at least as large as the whole loop inside it, and need no search.
     """
-    if not layout.nelems:
-        return
-    loops = sorted(
-        [
-            (abs(stride), extent, k)
-            for k, (_, _, extent, stride) in enumerate(layout.blocks)
-            if extent > 1 and stride
-        ]
-    )
-    if any(outer < stride * extent for (stride, extent, _), (outer, _, _) in pairwise(loops)):
-        _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
+    loops, _ = moving_loops(layout)
+    if layout.nelems and not do_nest(loops):
+        _search(layout, loops)
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:

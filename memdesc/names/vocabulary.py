@@ -173,19 +173,10 @@ class Vocabulary:
                 f"{name!r} with dims {dims}: dim {pair} is {self.dims[_PAIR]}, so its size is 2; "
                 f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
             )
-        if not row.whole:
-            return
-        blocks = (
-            block if letter in row.whole else 1
-            for letter, block in zip(row.letters, tag.block_sizes, strict=True)
-        )
-        padded = tuple(-(-size // n) * n for size, n in zip(dims, blocks, strict=True))
+        rows = [*zip(row.letters, dims, tag.block_sizes, strict=True)]
+        whole = [(self.dims.get(own, own), size, n) for own, size, n in rows if own in row.whole]
+        padded = tuple(-(-size // n) * n if own in row.whole else size for own, size, n in rows)
         if padded != dims:
-            whole = [
-                (self.dims.get(letter, letter), size, block)
-                for letter, size, block in zip(row.letters, dims, tag.block_sizes, strict=True)
-                if letter in row.whole
-            ]
             stated = ", ".join(f"{called} = {size}" for called, size, _ in whole)
             rule = " and ".join(f"{called} must be a multiple of {n}" for called, _, n in whole)
             raise UnsupportedFormatError(
