@@ -816,10 +816,10 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
     # asked first, as the error of an unknown name takes long to suggest similar ones
     if not is_name(name, len(dims), dtype.bits):
-        from memdesc.exchange import is_notation, parse_buffer  # only other notations need it
+        from memdesc.exchange import read_notation  # only other notations need it
 
-        if is_notation(name):
-            return parse_buffer(name, dims, dtype)
+        if desc := read_notation(name, dims, dtype):
+            return desc
     return desc_by_name(dims, dtype, name)
 
 

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 from memdesc.desc import MemoryDesc, checked_desc, desc_by_name, desc_of, memory_desc
-from memdesc.dtypes import DataType
+from memdesc.dtypes import DataType, data_type
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -24,17 +23,10 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.exchange import cute, cutlass, mlir, openvino, plain, pytorch, triton, tvm, xla
-from memdesc.exchange.system import (
-    MAX_TEXT,
-    Given,
-    System,
-    checked_letters,
-    given_of,
-    impossible,
-    tag_of,
-)
+from memdesc.exchange.system import Given, System, impossible, tag_of
 from memdesc.image import ImageDesc, image_desc
-from memdesc.layout import layout_by_tag
+from memdesc.int64 import checked_ints
+from memdesc.layout import check_dims, layout_by_tag
 from memdesc.names import Name, is_name, refuse_record, resolve, vocabularies
 from memdesc.names.images import is_image
 from memdesc.names.onednn import CANONICAL
@@ -43,6 +35,11 @@ from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS
 
 __all__ = ["SYSTEMS", "System", "parse_layout", "written"]
+
+
+# The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
+_MAX_TEXT = 8192
+_PREFIX = r"(\w+):(?!:)"  # two colons are C++'s
 
 
 def _system_of(vocabulary: Vocabulary) -> System:
@@ -119,11 +116,11 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     notation = SYSTEMS[system]
     checked_desc("desc", desc)
     alphabet = LETTERS[: desc.ndims]
-    if letters is not None:
-        return notation.write(desc, checked_letters(letters, desc.ndims) or alphabet)
-    texts = notation.write(desc, checked_letters(desc.letters, desc.ndims) or alphabet)
+    called = _checked_letters(desc.letters if letters is None else letters, desc.ndims)
+    texts = notation.write(desc, called or alphabet)
     # without letters a string is read with those of a family, which may be other dims
-    return texts if notation.is_of(texts[0], desc) else notation.write(desc, alphabet)
+    is_read = letters is not None or notation.is_of(texts[0], desc)
+    return texts if is_read else notation.write(desc, alphabet)
 
 
 def no_system(name: object) -> str:
@@ -188,18 +185,43 @@ def parse_layout(
         ...
     memdesc.errors.UnknownFormatError: '(8,4):(1,8)' is read as different layouts: ...
     """
-    given = given_of(text, dims, dtype, letters, default)
-    desc = _read(given)
-    if given.letters is None:
+    if not isinstance(text, str):
+        raise MemdescError(f"a notation is a string, not {short_repr(text)}")
+    if len(text) > _MAX_TEXT:
+        raise UnknownFormatError(
+            f"{short_repr(text)}: a notation has at most {_MAX_TEXT} characters"
+        )
+    sizes = None if dims is None else checked_ints("dims", dims)
+    if sizes is not None:
+        check_dims(sizes)
+    types = [None if one is None else data_type(one) for one in (dtype, default)]
+    called = _checked_letters(letters, None if sizes is None else len(sizes))
+    desc = _read(Given(text, sizes, types[0], called, types[1]))
+    if called is None:
         return desc
     if isinstance(desc, ImageDesc):
-        return replace(desc, desc=desc.desc.with_letters(given.letters))
-    return desc.with_letters(given.letters)
+        return replace(desc, desc=desc.desc.with_letters(called))
+    return desc.with_letters(called)
+
+
+def _checked_letters(letters: str | None, ndims: int | None) -> str | None:
+    """Return letters for the dims in lower case; refuse invalid ones."""
+    if letters is None:
+        return None
+    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
+        raise MemdescError(f"letters are a string such as 'nchw', not {short_repr(letters)}")
+    lower = letters.lower()
+    if len(set(lower)) < len(lower) or (ndims is not None and len(lower) != ndims):
+        count = "" if ndims is None else f" {ndims}"
+        raise MemdescError(
+            f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
+        )
+    return lower
 
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:
     system, _, rest = given.text.partition(":")
-    if system in SYSTEMS and not rest.startswith(":"):  # two colons are C++'s
+    if system in SYSTEMS and not rest.startswith(":"):
         return SYSTEMS[system].read(given._replace(text=rest))
     name = given.text.strip()
     if is_image(name):
@@ -218,8 +240,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
                 raise
             refused = str(error)
         refuse_record(name)
-        prefix = re.match(r"(\w+):(?!:)", name)  # two colons are C++'s
-        if prefix is not None:
+        if prefix := re.match(_PREFIX, name):
             raise UnknownFormatError(f"unknown format {short_repr(name)}: {no_system(prefix[1])}")
         try:
             resolve(name, given.dims or (), bits)
@@ -232,23 +253,20 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     return desc_by_name(given.sizes(), given.type(), name)
 
 
-def is_notation(text: str) -> bool:
-    """Whether a string that no vocabulary has looks like another notation."""
-    text = text.strip()
-    return len(text) <= MAX_TEXT and (
-        re.match(r"\w+:(?!:)", text) is not None
-        or is_image(text)
-        or any(map(partial(_looks_like, text), SYSTEMS.values()))
-    )
+def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc | None:
+    """Read a layout of a buffer of these dims and this type that no vocabulary has.
 
-
-def _looks_like(text: str, system: System) -> bool:
-    return bool(system.spelling and re.fullmatch(system.spelling, text, re.DOTALL))
-
-
-def parse_buffer(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc:
-    """Read a layout of a buffer, in any notation; its dims and data type are the given ones."""
-    desc = _read(given_of(text, dims, dtype, None, None))
+    The result is None if the string does not look like any notation.
+    """
+    name = text.strip()
+    if len(name) > _MAX_TEXT or not (
+        re.match(_PREFIX, name)
+        or is_image(name)
+        or any(system.is_spelled_like(name) for system in SYSTEMS.values())
+    ):
+        return None
+    check_dims(dims)
+    desc = _read(Given(text, dims, dtype, None, None))
     if isinstance(desc, MemoryDesc):
         return desc
     raise UnsupportedFormatError(
@@ -264,7 +282,7 @@ def _readings(given: Given) -> MemoryDesc | None:
     readers: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
     for system in SYSTEMS.values():
-        if _looks_like(given.text, system):
+        if system.is_spelled_like(given.text):
             try:
                 readers.setdefault(system.read(given), []).append(system)
             except MemdescError as error:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from memdesc.desc import MemoryDesc
-from memdesc.dtypes import DATA_TYPES, DataType, data_type
+from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,
@@ -17,14 +17,10 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.immutable import value_class
-from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name, dim_names
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
-
-# The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
-MAX_TEXT = 8192
 
 
 class Given(NamedTuple):
@@ -68,43 +64,6 @@ class Given(NamedTuple):
 
     def _refuse(self, reason: str) -> NoReturn:
         raise UnknownFormatError(f"{short_repr(self.text)} {reason}")
-
-
-def given_of(
-    text: str,
-    dims: Iterable[int] | None,
-    dtype: object,
-    letters: str | None,
-    default: object = "f32",
-) -> Given:
-    """Return what a caller gives, checked."""
-    if not isinstance(text, str):
-        raise MemdescError(f"a notation is a string, not {short_repr(text)}")
-    if len(text) > MAX_TEXT:
-        raise UnknownFormatError(
-            f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
-        )
-    sizes = None if dims is None else checked_ints("dims", dims)
-    if sizes is not None:
-        check_dims(sizes)
-    types = [None if one is None else data_type(one) for one in (dtype, default)]
-    called = checked_letters(letters, None if sizes is None else len(sizes))
-    return Given(text, sizes, types[0], called, types[1])
-
-
-def checked_letters(letters: str | None, ndims: int | None) -> str | None:
-    """Return letters for the dims in lower case; refuse invalid ones."""
-    if letters is None:
-        return None
-    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
-        raise MemdescError(f"letters are a string such as 'nchw', not {short_repr(letters)}")
-    lower = letters.lower()
-    if len(set(lower)) < len(lower) or (ndims is not None and len(lower) != ndims):
-        count = "" if ndims is None else f" {ndims}"
-        raise MemdescError(
-            f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
-        )
-    return lower
 
 
 class Unclear(MemdescError):  # noqa: N818 - it becomes an UnknownFormatError
@@ -175,6 +134,10 @@ class System:
             raise UnsupportedFormatError(
                 f"{self.title} cannot express {short_repr(desc)}: {reason}"
             ) from None
+
+    def is_spelled_like(self, text: str) -> bool:
+        """Whether a string looks like this notation."""
+        return bool(self.spelling and re.fullmatch(self.spelling, text, re.DOTALL))
 
     def is_of(self, text: str, desc: MemoryDesc) -> bool:
         """Whether a string is read, without letters, as a given layout."""
