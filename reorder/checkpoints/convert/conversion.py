@@ -403,13 +403,12 @@ def plan_conversion(
         check_paths(given, container, wanted)
         name = output_format(wanted, may_be_folder=given.is_dir())
         model = Model(given, container)
-        whole = Decided(model) if to is None else decide_target(to, model)
-        container, plan = whole.model.container, Plan(whole, found, name)
+        plan = Plan(Decided(model) if to is None else decide_target(to, model), found, name)
         if plan.is_redeclared:
             model.configs.refuse_changed()
-        files, others, told = plan_output(given, container, wanted, plan, options.shard_bytes)
+        files = plan_output(wanted, plan, options.shard_bytes)
         steps, copied = (
-            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, others)
+            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, plan.copied)
         )
         writer = Writer(
             wanted,
@@ -425,7 +424,7 @@ def plan_conversion(
         none = Place(wanted, 0, 0)
         first = (next(step.tasks(lambda _: none), None) for step in repacks.values())
         deque(run_tasks(filter(None, first), 1, options.max_bytes, Task.made), 0)
-        return Conversion(steps, copied, writer, options, (*plan.warnings, *told))
+        return Conversion(steps, copied, writer, options, tuple(plan.warnings))
 
 
 def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) -> dict[str, str]:
@@ -436,20 +435,18 @@ def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) ->
     home = source if source.is_dir() else source.parent
     text = cache(repr)  # layers of a model change alike
     homes = {name: file.name for file in files for name in file.spans}
-    made = {file.name: sha256(f"{__version__} {file.nbytes}".encode()) for file in files}
+    made = {file.name: [f"{__version__} {file.nbytes}"] for file in files}
     for file in files:
-        for at, data in file.headers:
-            made[file.name].update(f"{at} {len(data)} ".encode())
-            made[file.name].update(data)
+        made[file.name] += (f"{at} {sha256(data).hexdigest()}" for at, data in file.headers)
     for step in steps:
         read = [
             (relpath(each.file, home), each.offset, each.nbytes, each.state[:2])
             for each in step.sources.values()
         ]
-        written = [each[:4] for each in step.tensors]
+        told = repr((read, [each[:4] for each in step.tensors], text(step.change)))
         for name in {homes[each.name] for each in step.tensors}:
-            made[name].update(repr((read, written, text(step.change))).encode())
-    return {name: digest.hexdigest() for name, digest in made.items()}
+            made[name].append(told)
+    return {name: sha256("\0".join(told).encode()).hexdigest() for name, told in made.items()}
 
 
 @contextmanager

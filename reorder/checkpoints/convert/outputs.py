@@ -37,7 +37,7 @@ from reorder.checkpoints.config import (
     sections_of,
     without_plain,
 )
-from reorder.checkpoints.convert.plan import Step, copied_step
+from reorder.checkpoints.convert.plan import copied_step
 from reorder.checkpoints.convert.rules import FormatName
 from reorder.checkpoints.convert.targets import decoded_format
 from reorder.checkpoints.experts import block_of, holds_experts
@@ -54,7 +54,7 @@ from reorder.checkpoints.formats.entry import (
 )
 from reorder.checkpoints.formats.safetensors import find_indices, plan_shards, shard_stem, stem_of
 from reorder.checkpoints.formats.table import FOREIGN_ENDINGS, FORMATS, format_of, plan_file
-from reorder.disk import read_if_exists, read_small, reason_of
+from reorder.disk import read_small, reason_of
 from reorder.messages import first_of
 from reorder.values.formats import FLOATS
 
@@ -120,25 +120,23 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
         )
 
 
-def plan_output(
-    source: Path, container: Container, target: Path, plan: Plan, shard_bytes: int | None
-) -> tuple[list[PlannedFile], list[Step], list[str]]:
-    """Return all files of an output, steps that copy those of the input, and warnings.
+def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[PlannedFile]:
+    """Return all files of an output; add steps that copy those of the input, and warnings.
 
     A copied file holds one span, named after the file with a zero byte before it, so that no tensor
     has its name.
     """
-    name = _SHARDS if is_folder(target) else format_of(target).name
-    metadata = dict(container.metadata) if container.format == name else {}
+    source, container, tell = plan.model.path, plan.model.container, plan.warnings.append
+    is_same = container.format == plan.format
+    metadata = dict(container.metadata) if is_same else {}
     tensors = [tensor for step in plan.steps for tensor in step.tensors]
-    warnings = [*_tensor_warnings(container, plan.steps, name)]
-    if container.left_out and (container.format != name or is_folder(target)):
-        left_out = first_of(map(short_repr, container.left_out))
-        warnings.append(f"{left_out} are not written: {NOT_BYTES}")
-    others, copied = [*_other_files(source, container)], list[Step]()
+    plan.warnings += _tensor_warnings(container, plan)
+    if container.left_out and not (is_same and not is_folder(target)):
+        tell(f"{first_of(map(short_repr, container.left_out))} are not written: {NOT_BYTES}")
+    others = [*_other_files(source, container)]
     if is_folder(target):
         stem = stem_of(path.name for path in container.files)
-        files, copied = _beside(source, stem, plan, others, warnings)
+        files = _beside(source, stem, plan, others)
         # weights that are not tensors of this checkpoint stay out of it, thanks to an index
         is_indexed = any("/" not in x.name and x.name.endswith(_WEIGHTS) for x in files)
         if shard_bytes is None:
@@ -151,22 +149,19 @@ def plan_output(
         files = [plan_file(target, tensors, metadata)]
         if others:
             shown = first_of(path.relative_to(source).as_posix() for path in others)
-            warnings.append(
+            tell(
                 f"the output is one file, without {shown} of the input; name a folder to keep them"
             )
     if all(file.name != CONFIG for file in files):
-        warnings += _undeclared(plan)
+        plan.warnings += _undeclared(plan)
     known = {x.targets[role].name: data for x in plan.steps for role, data in x.constants.items()}
-    return [file.with_data(known) for file in files], copied, warnings
+    return [file.with_data(known) for file in files]
 
 
-def _beside(
-    source: Path, stem: str, plan: Plan, found: Sequence[Path], warnings: list[str]
-) -> tuple[list[PlannedFile], list[Step]]:
-    """Plan what the other files of a model become in a folder; add to the warnings."""
+def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> list[PlannedFile]:
+    """Plan what the other files of a model become in a folder; add steps and warnings."""
     is_changed = not all(step.change.is_copy for step in plan.steps)
-    files, copied, told = list[PlannedFile](), list[Step](), list[str]()
-    left: dict[str, list[str]] = {}
+    files, left, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
     for path in found:
         name = path.relative_to(source).as_posix()
         if path.is_dir():
@@ -186,29 +181,29 @@ def _beside(
         elif is_changed and _SAME.fullmatch(path.name):
             why = "their weights are not converted"
         elif name in OLD_CONFIGS and plan.is_redeclared:
-            config = read_config(read_if_exists(source / CONFIG, MAX_CONFIG) or b"{}")
-            if plan.left and not any(sections_of(config[1][0])):
+            why = "they describe the input"
+            if plan.left and plan.model.configs.sections[0] != CONFIG:
                 raise MemdescError(
                     f"{name} would be left out, because it describes the input, but {CONFIG} does "
                     f"not declare {plan.left}, which stays as it was; convert all layers, or write "
                     f"what {name} says into {CONFIG}, as its {KEY}"
                 )
-            why = "they describe the input"
         elif name == CONFIG:
-            text, told = _moved_config(read_small(path, MAX_CONFIG), plan)
-            files.append(PlannedFile(name, len(text), ((0, text),), {}))
+            config = [path]
             continue
         else:
             state, inner = FileState.at(path), f"\0{name}"
             nbytes, shape = state.nbytes, (state.nbytes,)
             entry = Entry(path.name, "u8", shape, path, 0, nbytes, state)
-            copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
+            plan.copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
             files.append(PlannedFile(name, nbytes, (), {inner: (0, nbytes)}))
             continue
         left.setdefault(why, []).append(name)
-    warnings += [f"left out, because {why}: {first_of(names)}" for why, names in left.items()]
-    warnings += told
-    return files, copied
+    plan.warnings += [f"left out, because {why}: {first_of(x)}" for why, x in left.items()]
+    for path in config:
+        text = _moved_config(read_small(path, MAX_CONFIG), plan)
+        files.append(PlannedFile(CONFIG, len(text), ((0, text),), {}))
+    return files
 
 
 def _other_files(source: Path, container: Container) -> Iterator[Path]:
@@ -229,12 +224,10 @@ def _other_files(source: Path, container: Container) -> Iterator[Path]:
                 yield path
 
 
-def _tensor_warnings(
-    container: Container, steps: Sequence[Step], format_name: str
-) -> Iterator[str]:
+def _tensor_warnings(container: Container, plan: Plan) -> Iterator[str]:
     """Warn about what the format of an output does not show or hold."""
-    form = FORMATS[format_name]
-    moved = [tensor for step in steps if not step.change.is_copy for tensor in step.tensors]
+    form = FORMATS[plan.format]
+    moved = [tensor for step in plan.steps if not step.change.is_copy for tensor in step.tensors]
     permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
     if permuted and not form.is_array:
         yield (
@@ -242,17 +235,17 @@ def _tensor_warnings(
             "ignore the descriptors of memdesc see the physical arrays"
         )
     keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
-    if (container.format, format_name) == (_SHARDS, _GGUF):
+    if (container.format, plan.format) == (_SHARDS, _GGUF):
         yield (
             f"a .gguf without {_ARCHITECTURE} is a container of tensors: llama.cpp does not load "
             "it; its convert_hf_to_gguf.py writes the names and the metadata that it needs"
         )
-    elif container.format == _GGUF != format_name and keys:
+    elif container.format == _GGUF != plan.format and keys:
         yield (
             f"the metadata of the .gguf, {first_of(keys)}, are left out: a {form.ending} has no "
             "place for them, and no config.json or tokenizer is made from them"
         )
-    scalars = [short_repr(each.name) for step in steps for each in step.tensors if not each.shape]
+    scalars = [short_repr(x.name) for step in plan.steps for x in step.tensors if not x.shape]
     if scalars and not form.has_scalars:
         yield f"a {form.ending} stores {first_of(scalars)}, which are scalars, with shape (1,)"
 
@@ -271,13 +264,12 @@ _EXPERT_DTYPE = "expert_dtype"
 _TEXT = "text_config"
 
 
-def _moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
-    """Return the config.json of the output, unchanged if it stays true, and warnings."""
+def _moved_config(text: bytes, plan: Plan) -> bytes:
+    """Return the config.json of the output, unchanged if it stays true; add to the warnings."""
     if not plan.is_redeclared and plan.target.dtype is None:
-        return text, []
+        return text
     with about(CONFIG):
         config, holders = read_config(text)
-    warnings = [] if plan.target.dtype is None else _set_dtype(config, plan, plan.target.dtype)
     for holder in holders if plan.is_redeclared else ():
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
@@ -285,13 +277,16 @@ def _moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         if sections is None:
             if before:
                 raise MemdescError(_why_undeclared(plan))
-            return text, _undeclared(plan)
+            plan.warnings += _undeclared(plan)
+            return text
         _check_plain(sections, layers)
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)
         holder.update(sections)
+    if plan.target.dtype is not None:
+        _set_dtype(config, plan, plan.target.dtype)
     is_same = config == json.loads(text)
-    return text if is_same else json.dumps(config, indent=2).encode() + b"\n", warnings
+    return text if is_same else json.dumps(config, indent=2).encode() + b"\n"
 
 
 def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
@@ -367,7 +362,7 @@ def _undeclared(plan: Plan) -> list[str]:
     return [told] if names else []
 
 
-def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
+def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> None:
     """Declare the type of a model, and of its parts that had the same; warn of what is rounded."""
     name, held = _DTYPES[dtype], config.get(_TEXT)
     # compared as a list, because a part may hold an object here, which no set takes
@@ -384,11 +379,13 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> list[str]:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
-    wide = {kind for kind in UNQUANTISED if not FLOATS[dtype].holds(FLOATS[kind])}
+    wide = [
+        kind for kind in _DTYPES if not FLOATS[dtype].holds(FLOATS[kind]) and _DTYPES[kind] in old
+    ]
     copied = [tensor for step in plan.steps if step.change.is_copy for tensor in step.tensors]
-    names = [x.name for x in copied if x.dtype in wide and _DTYPES[x.dtype] in old]
-    why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
-    return [f"loaders will round {first_of(names)} too: {why}"] if names else []
+    if names := [x.name for x in copied if x.dtype in wide]:
+        why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
+        plan.warnings.append(f"loaders will round {first_of(names)} too: {why}")
 
 
 def _check_experts(plan: Plan, layers: Layers) -> None:

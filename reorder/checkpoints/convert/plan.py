@@ -2,7 +2,7 @@
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
-together with their scales, or not at all.
+together with their scales, or not at all. All that is written is read off the list of steps.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.rows import SCHEMES, read_name
 from memdesc.tags import LETTERS
-from reorder.checkpoints.convert.rules import WHOLE, FormatName, Rule, is_record
-from reorder.checkpoints.convert.targets import SERVING, Decided, left_out_warnings
+from reorder.checkpoints.convert.rules import COPY, PLAIN, WHOLE, FormatName, Rule, is_record
+from reorder.checkpoints.convert.targets import SERVING, Chosen, Decided, left_out_warnings
 from reorder.checkpoints.formats.entry import (
     ONE,
     QUANTIZED,
     WEIGHT,
+    Desc,
     Entry,
     Tensor,
     joined_tensors,
@@ -38,14 +39,7 @@ from reorder.checkpoints.formats.entry import (
 from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
-from reorder.checkpoints.weights import (
-    Claims,
-    Weight,
-    decide,
-    holds_codes,
-    tensors_of,
-    weight_of,
-)
+from reorder.checkpoints.weights import Claims, Weight, decide, holds_codes, tensors_of, weight_of
 from reorder.records.repacking import is_rounded, target_desc
 from reorder.values.attr import GROUPED_DIMS, Attr
 from reorder.values.formats import FLOATS, INTEGERS
@@ -55,7 +49,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from reorder.checkpoints.convert.conversion import ConvertOptions
-    from reorder.checkpoints.formats.entry import Desc, Place
+    from reorder.checkpoints.formats.entry import Place
 
 # the type in which scales are chosen
 _SCALES = "f32"
@@ -63,6 +57,8 @@ _SCALES = "f32"
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
+# the records that floats become: other floats as codes, with one f32 scale each
+_ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 
 @dataclass(frozen=True)
@@ -76,8 +72,8 @@ class Step:
     # what is written, by role: likewise, or codes with the ``scales`` and ``zero_points`` chosen
     targets: Mapping[str, Tensor]
     change: Change
-    # the rule that asks for it
-    rule: Rule | None = None
+    # what asks for it
+    rule: Rule = COPY
     # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
     dropped: tuple[Entry, ...] = ()
     # targets that depend on nothing that is read, by role
@@ -95,20 +91,6 @@ class Step:
         """Bytes of all tensors that are written, but for constants."""
         return sum(each.nbytes for role, each in self.targets.items() if role not in self.constants)
 
-    @property
-    def rounding(self) -> str:
-        """What is rounded: a factor of scales that becomes its reciprocal."""
-        src, dst = self.change.src, self.change.dst
-        if not (
-            isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and is_rounded(src, dst)
-        ):
-            return ""
-        old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
-        return (
-            f"{old} becomes {new}, with the reciprocal rounded to f32: scales change by at most "
-            "1.2e-07 of their value; codes do not change"
-        )
-
     def in_pieces(self, options: ConvertOptions) -> Step:
         """Return the step with its pieces; the message of an error has the tensor."""
         with about(self.name):
@@ -124,95 +106,89 @@ class Step:
         """Return the pieces with their places; `where` gives those of what is written."""
         src = {role: entry.place for role, entry in self.sources.items()}
         dst = {role: where(each.name) for role, each in self.targets.items()}
-        rule = self.rule.text if self.rule else ""
-        return (Task(self.name, piece, src, dst, rule) for piece in self.pieces.pieces())
+        return (Task(self.name, x, src, dst, self.rule.text) for x in self.pieces.pieces())
 
 
 class Plan:
     """What each tensor of a model becomes: the last rule that matches it applies."""
 
     def __init__(self, whole: Decided, rules: Sequence[Rule], format_name: str) -> None:
-        self._model = model = whole.model
-        self._entries, self._format = model.entries, format_name
-        self._weights = model.found if rules or whole.chosen else []
-        # the rule of each tensor, and the weight that it moves as a whole, if it does
-        self._chosen = {**whole.chosen}
-        # weights by prefixes and the names of codes; tensors that belong to none have prefixes too
-        self._layers: dict[str, dict[str, Weight]] = {
-            name.rpartition(".")[0]: {} for name in self._entries
-        }
-        for weight in self._weights:
-            if self._entries.keys() >= {*weight.names}:
-                self._layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
-        for rule in rules:
-            self._assign(rule)
-        #: in the order of the source
-        self.steps = self._steps()
+        #: what is read, what config.json should declare, and the format that is written
+        self.model, self.target, self.format = whole.model, whole.target, format_name
+        self._entries = whole.model.entries
+        self._weights = whole.model.found if rules or whole.chosen else []
+        self._chosen = self._choose(whole.chosen, rules)
+        #: what happens to tensors, in the order of the source, and to the files beside them
+        self.steps, self.copied = self._steps(), list[Step]()
+        _check_names(self.steps)
+        self._check_whole()
+        codes = {each.codes.name for each in self._weights}
         #: the layers whose weights become records, with what these were and are
         self.made: list[tuple[str, Desc, RecordDesc]] = []
         #: the layers whose weights become plain numbers
         self.decoded: list[str] = []
-        kinds = set[str | None]()  # what the target's tensors become
+        #: the name of a tensor of codes that is copied; empty if there is none
+        self.left = ""
+        is_converted, roundings, served = not whole.chosen, dict[str, None](), list[str]()
         for step in self.steps:
             src, dst = step.change.src, step.change.dst
-            role, first = next(iter(step.targets.items()))
-            if any(each.name in whole.chosen for each in step.sources.values()):
-                # copied bytes are u8
-                kinds.add(dst.dtype.name if isinstance(dst, MemoryDesc) else None)
+            role, name = next((role, each.name) for role, each in step.targets.items())
             if isinstance(dst, RecordDesc):
-                layer = first.name.removesuffix(role).removesuffix(".")
-                self.made.append((layer, src, dst))
+                self.made.append((name.removesuffix(role).removesuffix("."), src, dst))
+                roundings |= dict.fromkeys(_roundings(src, dst))
             elif isinstance(src, RecordDesc):
-                self.decoded.append(first.name.rpartition(".")[0])
-        if whole.chosen and whole.target.dtype not in kinds:
+                self.decoded.append(name.rpartition(".")[0])
+            dtype = dst.dtype.name if isinstance(dst, MemoryDesc) else None
+            for each in step.sources.values():
+                is_converted |= each.name in whole.chosen and dtype == self.target.dtype
+                if step.change.is_copy and (
+                    each.name in codes or isinstance(each.desc, RecordDesc)
+                ):
+                    self.left = self.left or each.name
+            served += (x.name for x in step.dropped if f".{x.name}".endswith(SERVING))
+        if not is_converted:
             target_rule, _ = next(iter(whole.chosen.values()))
             target_rule.fail("later rules leave it nothing to convert; leave out --to")
-        codes = {each.codes.name for each in self._weights}
-        copied = (entry for x in self.steps if x.change.is_copy for entry in x.sources.values())
-        left = (e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc))
-        #: the name of a tensor of codes that is copied; empty if there is none
-        self.left = next(left, "")
-        #: what config.json should declare
-        self.target = whole.target
-        dropped = [entry.name for step in self.steps for entry in step.dropped]
-        served = [name for name in dropped if f".{name}".endswith(SERVING)]
-        roundings = dict.fromkeys(filter(None, (step.rounding for step in self.steps)))
-        #: what the user may not expect
-        self.warnings = (*whole.warnings, *left_out_warnings(served), *roundings)
+        #: what the user may not expect; the files of the output add to it
+        self.warnings = [*whole.warnings, *left_out_warnings(served), *roundings]
 
     @property
     def is_redeclared(self) -> bool:
         """Whether what config.json declares may change: records come or go."""
         return bool(self.made or self.decoded)
 
-    def _assign(self, rule: Rule) -> None:
-        """Let a rule apply to what its pattern matches."""
-        found = self._weights_of(rule)
-        for weight in found:
-            self._chosen |= dict.fromkeys(weight.names, (rule, weight))
-        if not found:
-            names = rule.matching(self._entries) or rule.fail_unmatched([*self._entries])
-            self._chosen |= dict.fromkeys(names, (rule, None))
+    def _choose(self, chosen: Mapping[str, Chosen], rules: Sequence[Rule]) -> dict[str, Chosen]:
+        """Return the rule of each tensor, and the weight that it moves as a whole, if it does."""
+        # tensors that belong to no weight have prefixes too
+        layers: dict[str, dict[str, Weight]] = {x.rpartition(".")[0]: {} for x in self._entries}
+        for weight in self._weights:
+            if self._entries.keys() >= {*weight.names}:
+                layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
+        found = {**chosen}
+        for rule in rules:
+            weights = self._weights_of(rule, layers)
+            names = rule.matching(self._entries) if not weights else ()
+            if not (weights or names):
+                rule.fail_unmatched([*self._entries])
+            found |= {name: (rule, each) for each in weights for name in each.names}
+            found |= dict.fromkeys(names, (rule, None))
+        return found
 
-    def _weights_of(self, rule: Rule) -> list[Weight]:
+    def _weights_of(self, rule: Rule, layers: Mapping[str, Mapping[str, Weight]]) -> list[Weight]:
         """Return the weights of several tensors whose prefix a rule matches."""
         # a layout alone moves tensors
         is_layout = rule.dst is not None and not is_record(rule.dst) and rule.dtype is None
         scheme = None if rule.src is None or is_layout else SCHEMES.get(rule.src.name.lower())
         if scheme is None:
             return []
-        prefixes = rule.matching(self._layers)
-        every = {name: x for prefix in prefixes for name, x in self._layers[prefix].items()}
-        found = {
-            name: weight
-            for name, weight in every.items()
-            if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys()
-        }
-        roles = (*scheme.tensors(), *scheme.optional)
+        found, prefixes = dict[str, Weight](), rule.matching(layers)
+        for name, weight in ((name, x) for each in prefixes for name, x in layers[each].items()):
+            if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys():
+                found[name] = weight
         for prefix in prefixes if found else ():
-            names = {role: f"{prefix}.{role}".removeprefix(".") for role in roles}
+            names = {x: f"{prefix}.{x}".lstrip(".") for x in (*scheme.tensors(), *scheme.optional)}
             held = {role: name for role, name in names.items() if name in self._entries}
-            codes = held.get(roles[0])
+            codes = held.get(scheme.tensors()[0])
             if held and codes not in found and (not codes or holds_codes(self._entries[codes])):
                 wanted = scheme.tensors(**scheme.shown(held))
                 missing = ", ".join(role for role in wanted if role not in held)
@@ -222,77 +198,90 @@ class Plan:
                 )
         return [*found.values()]
 
+    def _rule(self, name: str) -> Rule:
+        """Return the rule of a tensor that is not moved as a part of a weight."""
+        rule, weight = self._chosen.get(name, (COPY, None))
+        return rule if weight is None else COPY
+
     def _steps(self) -> list[Step]:
         """Return the step of each tensor, and of each weight that is moved as a whole."""
-        own = {name: rule for name, (rule, weight) in self._chosen.items() if weight is None}
-        names = {name: own[name].renamed(name) if name in own else name for name in self._entries}
-        notes = {x.codes.name: _renamed_note(x, names) for x in self._weights if x.note}
-        records = self._record_steps()
-        taken = {e.name for x in records.values() for e in (*x.sources.values(), *x.dropped)}
+        notes = {x.codes.name: self._renamed_note(x) for x in self._weights if x.note}
+        whole = dict[str, Step]()
+        for rule, weight in self._chosen.values():
+            if weight is not None and weight.codes.name not in whole:
+                whole[weight.codes.name] = self._weight_step(weight, rule)
+        taken = {e.name for x in whole.values() for e in (*x.sources.values(), *x.dropped)}
         steps = []
         for name, entry in self._entries.items():
-            if name in records:
-                steps.append(records[name])
+            if name in whole:
+                steps.append(whole[name])
             # a record may leave out some tensors of its weight, which are copied
             elif name not in taken:
                 held = replace(entry, note=notes[name]) if name in notes else entry
-                steps.append(self._tensor_step(held, own.get(name)))
-        _check_names(steps)
-        self._check_whole(own, names)
+                steps.append(self._tensor_step(held, self._rule(name)))
         return steps
 
-    def _record_steps(self) -> dict[str, Step]:
-        """Return the steps of weights that are moved as a whole, by the names of their codes."""
-        found: dict[str, Step] = {}
-        for rule, weight in self._chosen.values():
-            if weight is None or weight.codes.name in found:
-                continue
-            # a target has decided what it moves
-            moved = weight if weight.tensors else _decided(weight, rule, self._model.claims)
-            step = _record_step(moved, rule, self._format)
-            kept = step.change.dst.name if isinstance(step.change.dst, RecordDesc) else None
-            if weight.tensors or moved.desc is None or moved.desc.name != kept:
-                # what serves codes goes with their format, unless a rule names it
-                beside = (f"{step.name}{end}".removeprefix(".") for end in SERVING)
-                served = (x for x in beside if x in self._entries and x not in self._chosen)
-                dropped = (*step.dropped, *(self._entries[name] for name in served))
-                step = replace(step, dropped=dropped)
-            found[weight.codes.name] = step
-        return found
+    def _weight_step(self, weight: Weight, rule: Rule) -> Step:
+        """Return the step of a weight that is moved as a whole."""
+        # a target has decided what it moves
+        moved = weight if weight.tensors else _decided(weight, rule, self.model.claims)
+        step = _record_step(moved, rule, self.format)
+        src, dst = moved.desc, step.change.dst
+        if not weight.tensors and src and isinstance(dst, RecordDesc) and src.name == dst.name:
+            return step
+        # what serves codes goes with their format, unless a rule names it
+        beside = (f"{step.name}{end}".removeprefix(".") for end in SERVING)
+        served = (x for x in beside if x in self._entries and x not in self._chosen)
+        return replace(step, dropped=(*step.dropped, *(self._entries[name] for name in served)))
 
-    def _tensor_step(self, entry: Entry, rule: Rule | None) -> Step:
+    def _tensor_step(self, entry: Entry, rule: Rule) -> Step:
         """Return the step of a single tensor, which is copied unless a rule changes it."""
-        if rule is None or rule.has_only("rename"):
-            name = rule.renamed(entry.name) if rule else entry.name
-            return _copy_step(entry, name, self._format, rule)
+        if rule.has_only("rename"):
+            return _copy_step(entry, rule, self.format)
         src = rule.src
         is_blocks = src is not None and is_record(src) and tensors_of(src.name) == (ONE,)
         if not is_blocks and not isinstance(entry.desc, RecordDesc):
-            return _layout_step(entry, rule, self._format)
+            return _layout_step(entry, rule, self.format)
         # files beside a model declare records of several tensors
         found = weight_of(self._entries, entry.name).single
-        return _record_step(_decided(found, rule, Claims()), rule, self._format)
+        return _record_step(_decided(found, rule, Claims()), rule, self.format)
 
-    def _check_whole(self, own: Mapping[str, Rule], names: Mapping[str, str]) -> None:
-        """Refuse rules that change parts of a quantised weight alone; `names` are the new ones."""
-        renamed = {names[name]: entry for name, entry in self._entries.items()}
+    def _renamed_note(self, weight: Weight) -> dict[str, object]:
+        """Return the note of a saved Quantized or Record whose tensors get other names."""
+        held = {role: self._rule(x.name).renamed(x.name) for role, x in weight.entries.items()}
+        (role, first), *_ = held.items()
+        note = weight.note or {}
+        stem = stem_of(first, role, str(note.get("record")))
+        return {**note, "name": weight.called(stem), "tensors": held}
+
+    def _check_whole(self) -> None:
+        """Refuse rules that change parts of a quantised weight alone."""
+        own = {name: rule for name, (rule, weight) in self._chosen.items() if weight is None}
         changed = {name for name, rule in own.items() if not rule.has_only("rename")}
+        names = {name: self._rule(name).renamed(name) for name in self._entries}
+        renamed = {names[name]: entry for name, entry in self._entries.items()}
         for weight in self._weights:
-            moved = [name for name in weight.names if names.get(name, name) != name]
             # of a weight that moves as a whole, no tensor has a rule of its own
             alone = own if any(self._chosen.get(x, (0, None))[1] for x in weight.names) else changed
             wrong = [name for name in weight.names if name in alone]
-            if moved and not wrong and not _keeps_names(weight, renamed, names):
-                wrong = moved
+            moved = [name for name in weight.names if names.get(name, name) != name]
+            if moved and not wrong and weight.note is None:
+                # tensors that are renamed must still show that they belong together, as a note does
+                first = names.get(weight.codes.name, "")
+                kept = weight_of(renamed, first).entries if first else {}
+                wrong = [] if kept == weight.entries else moved
             for name in wrong:
                 own[name].fail(self._problem(weight, name))
-        has_nodes = self._model.container.has_nodes
+        has_nodes = self.model.container.has_nodes
         for name in sorted(changed):
-            # in a graph, weights may be unsigned bytes
-            if not _is_narrow(self._entries[name], or_unsigned=has_nodes):
+            # narrow numbers are mostly codes; unsigned bytes may be masks, but weights in a graph
+            kind = self._entries[name].element
+            held = INTEGERS.get(kind)
+            is_code = kind in FLOATS or (held is not None and (has_nodes or held.is_signed))
+            if not is_code or DATA_TYPES[kind].bits > _NARROW_BITS:
                 continue
             why = "whose scales only the nodes of the model know" if has_nodes else ""
-            if declared := self._model.claims.declared:
+            if declared := self.model.claims.declared:
                 why = (
                     f"of a quantised model, according to {declared.file}, but no tensor beside it "
                     "is known to hold their scales"
@@ -302,7 +291,7 @@ class Plan:
 
     def _problem(self, weight: Weight, name: str) -> str:
         """Return what is wrong with a change of a tensor alone, and the way out."""
-        group = decide(weight, self._model.claims)
+        group = decide(weight, self.model.claims)
         if group.desc is None:
             way = (
                 f"no rule can move them together: {group.reason}; leave them as they are, or "
@@ -320,44 +309,22 @@ class Plan:
         )
 
 
+def _roundings(src: Desc, dst: RecordDesc) -> Iterator[str]:
+    """Yield what is rounded: a factor of scales that becomes its reciprocal."""
+    if isinstance(src, RecordDesc) and is_rounded(src, dst):
+        old, new = (str(desc.rule).rpartition(" * ")[0] for desc in (src, dst))
+        yield (
+            f"{old} becomes {new}, with the reciprocal rounded to f32: scales change by at most "
+            "1.2e-07 of their value; codes do not change"
+        )
+
+
 def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
     """Return the record that a rule moves, as it names it."""
     if rule.src is not None:
         return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
     return decide(found, claims._replace(name=held.name if isinstance(held, RecordDesc) else None))
-
-
-def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
-    """Whether a tensor holds floats or signed integers of up to 8 bits, which are mostly codes.
-
-    Unsigned bytes may be masks, and wider integers are indices.
-    """
-    kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
-    is_code = kind in FLOATS or (kind in INTEGERS and (or_unsigned or INTEGERS[kind].is_signed))
-    return is_code and DATA_TYPES[kind].bits <= _NARROW_BITS
-
-
-def _keeps_names(weight: Weight, renamed: Mapping[str, Entry], names: Mapping[str, str]) -> bool:
-    """Whether tensors that are renamed still show that they belong together, as a note does.
-
-    `renamed` has entries by their new names, and `names` the new names by the old ones.
-    """
-    if weight.note is not None:
-        return True
-    first = names.get(weight.codes.name, "")
-    kept = weight_of(renamed, first).entries if first else {}
-    found, held = ({role: x.name for role, x in each.items()} for each in (kept, weight.entries))
-    return found == held
-
-
-def _renamed_note(weight: Weight, names: Mapping[str, str]) -> dict[str, object]:
-    """Return the note of a saved Quantized or Record whose tensors get other names."""
-    held = {role: names.get(each.name, each.name) for role, each in weight.entries.items()}
-    (role, first), *_ = held.items()
-    note = weight.note or {}
-    stem = stem_of(first, role, str(note.get("record")))
-    return {**note, "name": weight.called(stem), "tensors": held}
 
 
 def _check_names(steps: Sequence[Step]) -> None:
@@ -371,22 +338,23 @@ def _check_names(steps: Sequence[Step]) -> None:
         called = str((note or {}).get("name", name))
         # tensors of equal names, those of records too, are refused by the format
         other = homes.setdefault(called, step) if note or name not in members else step
+        rule = step.rule if step.rule.text else other.rule
         # two that are copied share a name in the input already
-        if other is not step and (rule := step.rule or other.rule):
+        if other is not step and rule.text:
             rule.fail(f"{other.name} and {step.name} would both be called {called}; see rename=")
 
 
 # --- single tensors ---
 
 
-def copied_step(entry: Entry, target: Tensor, rule: Rule | None = None) -> Step:
+def copied_step(entry: Entry, target: Tensor, rule: Rule = COPY) -> Step:
     """Return the step that copies the bytes of a tensor, and its note."""
     target = target._replace(note=entry.note)
     return Step(entry.name, {ONLY: entry}, {ONLY: target}, copied(target.nbytes), rule)
 
 
-def _copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
-    desc, dtype = entry.desc, entry.dtype
+def _copy_step(entry: Entry, rule: Rule, format_name: str) -> Step:
+    name, desc, dtype = rule.renamed(entry.name), entry.desc, entry.dtype
     if isinstance(desc, RecordDesc):
         return copied_step(entry, stored_record(name, desc, format_name), rule)
     if desc is not None and not entry.is_described:
@@ -416,7 +384,7 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 f"; no weight that it matches has all tensors of {rule.src}, {parts}: to move a "
                 "record, match what comes before the names of its tensors"
             )
-        elif is_record(rule.dst) and not _is_encoding(rule):
+        elif is_record(rule.dst) and rule.dst.name.lower() not in _ENCODED:
             hint = (
                 f"; plain numbers do not become {rule.dst}: give a data type and scales=, such as "
                 "'u4, scales=ab, groups=1x32'"
@@ -430,12 +398,17 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     if isinstance(dst, RecordDesc):
         prefix = name.removesuffix(WEIGHT)
         targets = record_tensors(prefix, prefix, dst, format_name)
-    elif isinstance(change, Quantize):
-        dims = tuple(change.scales["scales"].dims[dim] for dim in change.axes) or (1,)
-        facts = {"axis": change.axes, "groups": change.groups}
-        targets = _quantized(name, dst, dims, [*change.scales], facts)
-    elif constants:
-        targets = _quantized(name, dst, (1,), [*constants], {"axis": (), "groups": ()})
+    elif constants or isinstance(change, Quantize):
+        facts: dict[str, tuple[int, ...]] = {"axis": (), "groups": ()}
+        roles, sizes = [*constants], list[int]()
+        if isinstance(change, Quantize):
+            facts, roles = {"axis": change.axes, "groups": change.groups}, [*change.scales]
+            sizes = [change.scales["scales"].dims[dim] for dim in change.axes]
+        targets = {ONLY: stored_layout(name, dst)}
+        for role in roles:
+            desc = memory_desc(sizes or (1,), _SCALES if role == "scales" else "s32")
+            targets[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
+        targets = joined_tensors(name, {"quantized": facts}, targets)
     elif change == Reorder(src, src):
         return copied_step(entry, stored_layout(name, dst, entry.dtype), rule)
     else:
@@ -444,19 +417,8 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
 
 
-def _quantized(
-    name: str, codes: MemoryDesc, dims: tuple[int, ...], roles: Sequence[str], facts: Any
-) -> dict[str, Tensor]:
-    """Return how codes are stored with their scales, and zero points if there are any."""
-    tensors = {ONLY: stored_layout(name, codes)}
-    for role in roles:
-        desc = memory_desc(dims, _SCALES if role == "scales" else "s32")
-        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
-    return joined_tensors(name, {"quantized": facts}, tensors)
-
-
 def _change(rule: Rule, src: MemoryDesc) -> Change:
-    if rule.dst is not None and _is_encoding(rule):
+    if rule.dst is not None and rule.dst.name.lower() in _ENCODED:
         if not rule.has_only("src", "holds", "dims", "dst", "rename"):
             raise MemdescError(
                 f"{rule.dst.name} says which types codes and scales have; leave out other keys"
@@ -485,37 +447,26 @@ def _change(rule: Rule, src: MemoryDesc) -> Change:
     return Reorder(src, dst, Attr(**given, saturate=True) if given else None)
 
 
-def _is_encoding(rule: Rule) -> bool:
-    """Whether a rule turns floats into a record: floats as codes, with one f32 scale each."""
-    scheme = SCHEMES.get(rule.dst.name.lower()) if rule.dst and is_record(rule.dst) else None
-    if scheme is None:
-        return False
-    first, *others = (
-        part.kind.format(**scheme.defaults) for part in scheme.parts_of(scheme.defaults)
-    )
-    return first in FLOATS and others == [_SCALES]
-
-
 # --- records ---
 
 
 def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
     """Return the step of a record: another record, or plain numbers."""
-    src, prefix = weight.desc, rule.renamed(weight.prefix)
+    src, dst, prefix = weight.desc, rule.dst, rule.renamed(weight.prefix)
     constants: dict[str, bytes] = {}
     with about(f"rule {rule.text!r}: {weight.prefix}"):
         if src is None:
             raise MemdescError(weight.reason)
-        own, keys = ("types, ", ()) if is_record(rule.dst) else ("", ("dtype",))
+        own, keys = ("types, ", ()) if is_record(dst) else ("", ("dtype",))
         if not rule.has_only("src", "dst", "rename", *keys):
             raise MemdescError(f"a record has its own {own}dims and scales; leave out other keys")
-        if rule.dst is None or not is_record(rule.dst):
+        if not is_record(dst):
             if rule.dtype is not None and rule.dtype not in FLOATS:
                 raise MemdescError(
                     f"a record becomes floats, not {rule.dtype}; another conversion, with scales=, "
                     "quantises these"
                 )
-            floats, plain = _decoded_layouts(src, rule)
+            floats, plain = _decoded_layouts(src, dst or PLAIN, rule.dtype or _SCALES)
             change = Repack(src.bare, floats)
             targets = {ONLY: stored_layout(weight.decoded_name(prefix), plain)}
         elif weight.is_looked_up:
@@ -524,27 +475,26 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
                 "holds: it becomes floats, as in 'plain(axes=oi), bf16'"
             )
         else:
-            dst = target_desc(src, rule.dst.name, dict(rule.dst.options))
-            constants = {each.tensor: each.data for each in dst.constants}
-            change = Repack(src.bare, dst.bare)
+            made = target_desc(src, dst.name, dict(dst.options))
+            constants = {each.tensor: each.data for each in made.constants}
+            change = Repack(src.bare, made.bare)
             is_bare = len(weight.tensors) > 1 and not weight.is_dotted
             name = weight.called(prefix)
-            targets = record_tensors(name, prefix, dst, format_name, is_bare=is_bare)
+            targets = record_tensors(name, prefix, made, format_name, is_bare=is_bare)
     order = weight.order
     dropped = () if order is None or order in weight.tensors.values() else (order,)
     return Step(weight.prefix, weight.tensors, targets, change, rule, dropped, constants)
 
 
-def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+def _decoded_layouts(src: RecordDesc, dst: FormatName, dtype: str) -> tuple[MemoryDesc, MemoryDesc]:
     """Return the layout that a record is decoded to, and the layout that is stored for it."""
-    dtype = rule.dtype or "f32"
-    options = {} if rule.dst is None else dict(rule.dst.options)
-    if rule.dst is None or options.keys() != {"axes"}:
-        found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
+    options = dict(dst.options)
+    if options.keys() != {"axes"}:
+        found = memory_desc(src.dims, dtype, str(dst))
         return found, found
     # row-major over the dims in another order, by the letters of the record
     axes = str(options["axes"])
-    if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
+    if dst.name != PLAIN.name or sorted(axes) != sorted(src.letters):
         raise MemdescError(
             f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
         )
@@ -558,20 +508,19 @@ def _decoded_layouts(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDes
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     """Return the layout of an entry, from its descriptor or from a rule, which must agree."""
-    held = entry.desc
-    if rule.src is None and rule.holds is None and rule.dims is None:
+    held, name = entry.desc, str(rule.src or PLAIN)
+    words = {f"'{name} ->'": rule.src, "holds=": rule.holds, "dims=": rule.dims}
+    given = ", ".join(word for word, value in words.items() if value is not None)
+    if not given:
         if isinstance(held, MemoryDesc):
             return held
         raise MemdescError(entry.reason or f"it holds {held!r}")
-    name = "plain" if rule.src is None else str(rule.src)
     if rule.dims is None and entry.is_described and isinstance(held, MemoryDesc):
         found = memory_desc(held.dims, rule.holds or held.dtype, name)
     else:
         kind = _element_type(name, data_type(rule.holds or entry.dtype))
         found = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
     if entry.is_described and found != held:
-        words = {f"'{name} ->'": rule.src, "holds=": rule.holds, "dims=": rule.dims}
-        given = ", ".join(word for word, value in words.items() if value is not None)
         raise MemdescError(
             f"it holds {held!r}, as its descriptor says, not {found!r}; leave out {given}"
         )

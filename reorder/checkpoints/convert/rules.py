@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite
 from os import PathLike, fspath
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from memdesc import MemdescError, data_type
 from memdesc.errors import about, short_repr
@@ -47,6 +47,10 @@ class FormatName:
     def __str__(self) -> str:
         options = ", ".join(f"{key}={value}" for key, value in self.options)
         return f"{self.name}({options})" if options else self.name
+
+
+# row-major
+PLAIN = FormatName("plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,10 @@ class Rule:
         self.fail(f"no tensor and no record is called {self.pattern!r}{hint}")
 
 
+#: the rule of what no other rule matches
+COPY = Rule("", "*")
+
+
 @lru_cache(maxsize=1024)
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return a regular expression of names from end to start, with a group for each star.
@@ -122,7 +130,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"{first}{middle}{last}\Z", re.DOTALL)
 
 
-def is_record(given: FormatName | None) -> bool:
+def is_record(given: FormatName | None) -> TypeGuard[FormatName]:
     """Whether a name in a rule is that of a record; a few of these are names of layouts too."""
     return given is not None and given.name.lower() in known_records()
 

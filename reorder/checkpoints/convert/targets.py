@@ -31,6 +31,9 @@ from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
 from reorder.values.formats import FLOATS
 
+# the rule of a tensor, and the weight that it moves as a whole, if it does
+Chosen = tuple[Rule, Weight | None]
+
 
 class Way(NamedTuple):
     """How records of some kinds become records of one kind."""
@@ -175,8 +178,8 @@ class Decided(NamedTuple):
     model: Model
     # what config.json declares
     target: Target = Target()
-    # the rules of what changes, by the names of tensors, and the weights that these belong to
-    chosen: Mapping[str, tuple[Rule, Weight | None]] = MappingProxyType({})
+    # the rules of what changes, by the names of tensors
+    chosen: Mapping[str, Chosen] = MappingProxyType({})
     # what is rounded, and what is left out
     warnings: tuple[str, ...] = ()
 
@@ -275,7 +278,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
     how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
-    chosen: dict[str, tuple[Rule, Weight | None]] = {}
+    chosen: dict[str, Chosen] = {}
     rounded, misread = list[str](), dict[str, None]()
     for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
         if dtype is not None:
