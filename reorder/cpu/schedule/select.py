@@ -329,13 +329,11 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     count, length = part.extent, run.extent
     others = tuple(node for node in box.nodes if node not in pair)
     extents = (length, count) if side == 0 else (count, length)
-    parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
     row: tuple[Node, ...] = ()
     if run.strides[1 - side] == count and count * length * bits in PERMUTED_BITS:
         width, count = count * length * bits, count * length
         columns, rows = _transposed_groups(others, count)
         few, many = (columns, rows) if side == 0 else (rows, columns)
-        parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
     else:
         width = count * bits
         # on the way to rows of a power of two, tiles of narrow elements are as fast
@@ -350,6 +348,9 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     nodes = (*outer, *(node for node in others if node not in outer), *row)
     columns, rows = (few, many) if side == 0 else (many, few)
     found = ScheduledBox(box._replace(nodes=nodes), count, TRANSPOSED, outer, rows, columns)
+    parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
+    if not row:
+        parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
     nbytes = bits // BYTE_BITS
     picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
     return found._replace(permutation=Permutation(side, width, picks))

@@ -459,6 +459,8 @@ def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int
         ("f32 abcd ABcd8b16a2b 64x32x3x3", None),
         # pairs of rows of which one does not follow the other
         ("bf16 abcd ABcd8a16b2a 64x32x3x3", None),
+        # a plain transposition, of any size
+        (f"s8 ab ba {1 << 56}x2", None),
     ],
 )
 def test_rows_of_pairs_and_quads_are_permuted_up_to_a_line(
