@@ -28,14 +28,7 @@ from memdesc.layout import (
     layout_by_strides,
     layout_by_tag,
 )
-from memdesc.layout_names import (
-    cute_text,
-    dense_tag,
-    is_laid_out_by,
-    name_of,
-    named_layout,
-    names_of,
-)
+from memdesc.layout_names import dense_tag, expression, name_of, named_layout, names_of
 from memdesc.names import Name, is_name
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
@@ -192,7 +185,7 @@ class MemoryDesc(Written):
         return spelling
 
     def __repr__(self) -> str:
-        text = expression(self.dtype, self.layout)
+        text = expression(self.layout, self.dtype.name)
         return text if self.extra is None else f"{text}.with_extra({self.extra!r})"
 
     if not TYPE_CHECKING:  # for a type checker, any name would be an attribute
@@ -847,31 +840,6 @@ def _names_of(desc: MemoryDesc, _spelling: str) -> tuple[Name, ...]:
     from memdesc.exchange import swizzle_names  # no vocabulary has swizzles
 
     return swizzle_names(desc)
-
-
-def expression(dtype: DataType, layout: Layout) -> str:
-    """Return the shortest call that makes a descriptor: with a tag, strides or a Layout."""
-    start = f"memory_desc({layout.dims}, '{dtype}', "
-    try:
-        if layout.xor:
-            return f"{start}'{cute_text(layout)}')"
-        if is_laid_out_by(layout, tag := dense_tag(layout)):
-            return f"{start}'{tag}')"
-        inner = layout.tile()
-    except MemdescError:
-        return f"{start}{layout!r})"
-    arguments = [f"strides={layout.strides()}"]
-    if inner:
-        arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
-        arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
-    # by default each dim is padded to whole blocks and no further
-    steps = (blocks[0].step for _, blocks in layout.parts)
-    whole = (-(-size // step) * step for size, step in zip(layout.dims, steps, strict=True))
-    if layout.padded_dims() != tuple(whole):
-        arguments.append(f"padded_dims={layout.padded_dims()}")
-    if layout.offset0:
-        arguments.append(f"offset0={layout.offset0}")
-    return f"{start}{', '.join(arguments)})"
 
 
 def array_desc(x: Any) -> MemoryDesc:

@@ -1,4 +1,4 @@
-"""From names to layouts, and back: the tag, the CuTe notation and all names of a layout."""
+"""From names to layouts, and back: tag, CuTe notation, call and all names of a layout."""
 
 from __future__ import annotations
 
@@ -180,3 +180,28 @@ def cute_swizzle(layout: Layout) -> tuple[int, int, int]:
         reason = f"a swizzle moves a run of bits by at least its length, not {layout.xor}"
         raise UnsupportedFormatError(reason)
     return bits, low + min(shift, 0), shift
+
+
+def expression(layout: Layout, dtype: str) -> str:
+    """Return the shortest call that makes a descriptor: with a tag, strides or a Layout."""
+    start = f"memory_desc({layout.dims}, '{dtype}', "
+    try:
+        if layout.xor:
+            return f"{start}'{cute_text(layout)}')"
+        if is_laid_out_by(layout, tag := dense_tag(layout)):
+            return f"{start}'{tag}')"
+        inner = layout.tile()
+    except MemdescError:
+        return f"{start}{layout!r})"
+    arguments = [f"strides={layout.strides()}"]
+    if inner:
+        arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
+        arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
+    # by default each dim is padded to whole blocks and no further
+    steps = (blocks[0].step for _, blocks in layout.parts)
+    whole = (-(-size // step) * step for size, step in zip(layout.dims, steps, strict=True))
+    if layout.padded_dims() != tuple(whole):
+        arguments.append(f"padded_dims={layout.padded_dims()}")
+    if layout.offset0:
+        arguments.append(f"offset0={layout.offset0}")
+    return f"{start}{', '.join(arguments)})"

@@ -9,13 +9,7 @@ from itertools import islice
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
-from memdesc.names import (
-    ANY_NDIMS,
-    CHANNELS_LAST,
-    expand_meta_tag,
-    known_names,
-    parse_name,
-)
+from memdesc.names import ANY_NDIMS, CHANNELS_LAST, expand_meta_tag, known_names, parse_name
 from memdesc.names.images import IMAGES, is_image, parse_image
 from memdesc.names.weights import EXPERTS
 
