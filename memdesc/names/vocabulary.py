@@ -173,6 +173,8 @@ class Vocabulary:
                 f"{name!r} with dims {dims}: dim {pair} is {self.dims[_PAIR]}, so its size is 2; "
                 f"the dims are {', '.join(self.dims[own] for own in row.letters)}"
             )
+        if not row.whole:  # and only a row without these may have fused dims
+            return
         rows = [*zip(row.letters, dims, tag.block_sizes, strict=True)]
         whole = [(self.dims.get(own, own), size, n) for own, size, n in rows if own in row.whole]
         padded = tuple(-(-size // n) * n if own in row.whole else size for own, size, n in rows)
