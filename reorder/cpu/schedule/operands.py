@@ -24,8 +24,8 @@ from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.cpu.tables import Array, Words
 from reorder.plan.nodes import Node
 
-# Operands that repeat along a row do so after this many elements or a divisor of it. This many
-# values are stored twice, so that a vector can be loaded from any position in the first half.
+# Operands that repeat along a row do so after a power of two of elements. At least this many values
+# are stored twice, so that a vector can be loaded from any position in the first half.
 PERIOD = 64
 # Operands that repeat after fewer elements than this gain nothing from being stored repeatedly.
 _MIN_PERIOD = 8
@@ -40,7 +40,7 @@ MIN_GROUP, _MAX_GROUP = 16, 64
 _MAX_TABLE = 1 << 22
 
 # Values of `StageTable.operand_mask`.
-_EACH, _ONE, _REPEATED = -1, 0, PERIOD - 1
+_EACH, _ONE = -1, 0
 
 
 class Rows(NamedTuple):
@@ -208,12 +208,13 @@ def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
         lambda pair: pair[1], zip(reversed(nodes), reversed(sides.operand), strict=True)
     )
     period = prod(node.valid for node, _ in changing)
-    if not _MIN_PERIOD <= period <= PERIOD or period & (period - 1):
+    if period < _MIN_PERIOD or period & (period - 1):
         return None
     rows = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, period))
     if rows.columns % period:
         return None
-    times = 2 * PERIOD // period
+    stored = max(period, PERIOD)
+    times = 2 * stored // period
     strides = [times * stride for stride in _block_strides(nodes, sides.operand)]
     block = np.tile(_block(nodes, sides.operand).reshape(-1, period), times).reshape(-1)
-    return rows.with_operand(strides)._replace(mask=_REPEATED, block=block)
+    return rows.with_operand(strides)._replace(mask=stored - 1, block=block)

@@ -38,8 +38,8 @@ class StageTable(NamedTuple):
     # elements of each row
     columns: int
     # the operand of an element is at index `(position in the row & operand_mask) >> operand_shift`:
-    # the mask is 0 if the row has one operand, -1 if each element or group has one, `PERIOD` - 1 if
-    # they repeat; a group has `1 << operand_shift` elements
+    # the mask is 0 if the row has one operand, -1 if each element or group has one, a power of two
+    # less 1 if they repeat; a group has `1 << operand_shift` elements
     operand_mask: int
     operand_shift: int
     # the word of the table where the lines start that are prefetched: where each is in src, in

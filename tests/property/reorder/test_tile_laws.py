@@ -131,15 +131,29 @@ def test_choosing_tiles_makes_no_tables_of_their_rows() -> None:
     assert not offset_table.called
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("s8", 8), ("s4", 4)])
-def test_beyond_the_caches_short_rows_of_scales_leave_src_in_place(kind: str, bits: int) -> None:
-    src, dst = memory_desc((2, 256, 56, 56), "f32"), memory_desc((2, 256, 56, 56), kind, "acdb")
-    attr = Attr(dst_scale=np.linspace(1, 2, 256), dst_scale_mask=2)
+@pytest.mark.parametrize(
+    ("channels", "kind", "pixels"),
+    [
+        # rows of four lines, and not of the one line that makes a tile a run of dst
+        (192, "s8", 64),
+        (256, "s4", 64),
+        # scales that repeat after a power of two of elements leave rows of dst long
+        (256, "s8", 0),
+    ],
+)
+def test_beyond_the_caches_short_rows_of_scales_leave_src_in_place(
+    channels: int, kind: str, pixels: int
+) -> None:
+    dims = 2, channels, 56, 56
+    src, dst = memory_desc(dims, "f32"), memory_desc(dims, kind, "acdb")
+    attr = Attr(dst_scale=np.linspace(1, 2, channels), dst_scale_mask=2)
     (box,) = plan_reorder(src, dst, attr).boxes
-    tiles, _ = cut_into_tiles(box, (32, bits), 4096, in_place=bits == 8, place=0, streams=True)
-    assert all(tile.reads and not tile.writes for tile in tiles)
-    # of four lines, and not the one line that makes a tile a run of dst
-    assert {tile.inner[-1].extent for tile in tiles} == {64}
+    widths = 32, dst.dtype.bits
+    tiles, _ = cut_into_tiles(box, widths, 4096, in_place=kind == "s8", place=0, streams=True)
+    is_read = pixels > 0
+    assert all((tile.reads, tile.writes) == (is_read, not is_read) for tile in tiles)
+    if is_read:
+        assert {tile.inner[-1].extent for tile in tiles} == {pixels}
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -152,6 +152,7 @@ _REPEATED_PAIRS = {
         ((16, 3, 64), "abc", 5),
         ((32, 48), "AB8b16a", 3),
         ((256, 9), "Ab128a", 1),
+        ((2, 128, 3, 3), "acdb", 2),
     ],
 )
 def test_parameters_that_repeat_along_a_row_are_those_of_their_elements(
