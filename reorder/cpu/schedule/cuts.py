@@ -83,28 +83,32 @@ def _within_ways(
 ) -> tuple[ScheduledBox, tuple[Node, int] | None]:
     """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
 
-    Interleaved rows of a few columns are a piece of dst of up to a line, and the next step of the
-    loop around them goes on where it ends. The model: its line is still in the cache then if the
-    pieces of a call fit in the ways of the sets that they share. The same holds for the pieces of
-    src that are split. With `streams` dst is not near anyway, and rows of src that are read whole
-    matter more.
+    Interleaved rows of a few columns are a piece of dst, of up to a line or of a few, and the next
+    step of the loop around them goes on where it ends. The model: its last line is still in the
+    cache then if the pieces of a call fit in the ways of the sets that they share; pieces of more
+    lines, of which the second-level cache has as many in a set, get half of them. The same holds
+    for the pieces of src that are split. With `streams` dst is not near anyway, and rows of src
+    that are read whole matter more than pieces of up to a line.
     """
     if not scheduled.is_transposed:
         return scheduled, None
     stride = scheduled.element_stride
+    line = LINE_BITS // bits * stride
     groups = {1: (scheduled.rows, scheduled.columns), 0: (scheduled.columns, scheduled.rows)}
     for side, (few, group) in groups.items():
         size = size_of(few) * stride
         extents = [node.extent for node in group]
         count = count_contiguous(extents, [node.strides[side] for node in group], size)
-        is_piece = count and size * prod(extents[:count]) * bits <= LINE_BITS * stride
-        is_left = side == 1 and streams
-        if size_of(few) > MAX_INTERLEAVED or is_left or not is_piece:
+        piece = size * prod(extents[:count])
+        most = MANY_LINES if side == 1 and bits > BYTE_BITS else 1
+        is_left = side == 1 and streams and piece <= line
+        if size_of(few) > MAX_INTERLEAVED or is_left or not count or piece > most * line:
             continue
+        ways = CACHE_WAYS if piece <= line else CACHE_WAYS // 2
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
             apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))
-            steps = CACHE_WAYS * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
+            steps = ways * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
             if 1 < steps < node.extent:
                 return scheduled, (node, steps)
             if steps < node.extent:

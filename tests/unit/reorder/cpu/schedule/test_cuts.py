@@ -417,9 +417,11 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: 
         ("s8 cdba ABcd8b8a2b 256x256x3x3", 16 * 8),
         ("s8 ab BA8a4b2a 256x256", 32 * 4),
         ("bf16 ab BA8a8b2a 1008x1024", 128 * 8),
-        # whole lines, which another place of dst may cut; longer pieces
+        # whole lines, which another place of dst may cut; pieces of a few lines, but not of bytes
         ("s8 ab BA16a16b4a 256x1024", 8 * 16),
-        ("bf16 ab BA16a64b2a 1024x1024", 16 * 64),
+        ("bf16 ab BA16a64b2a 1024x1024", 4 * 64),
+        ("f32 ab BA16a16b4a 512x512", 4 * 16),
+        ("s8 ab BA16a64b4a 1024x1024", 16 * 64),
         # the same in src
         ("bf16 BA8a8b2a ab 1024x1024", 8 * 8),
         ("s8 ABcd8b8a2b cdba 256x256x3x3", 16 * 8),
