@@ -50,9 +50,8 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
-# Registers of one vector of an operation, for which a single test for rare numbers covers them all,
-# and of a conversion: more do not help.
-_OPERATION_REGISTERS, _CONVERSION_REGISTERS = 4, 2
+# Registers of one vector: a single test for rare numbers covers them all.
+_REGISTERS = 4
 # Rows of at least this many vectors start them at lines of dst: their first elements are apart.
 _LONG_ROW = 2
 # Lanes of the narrowest whole vectors of a row of an operation, and of the narrowest vectors:
@@ -332,13 +331,10 @@ class _Row:
         )
         self.src = _side(builder, types.src, src)
         self.dst = _side(builder, types.dst, dst, streams=types.streams)
-        registers = _OPERATION_REGISTERS
-        if self.converts:
-            is_narrow = min(self.src.elements.bits, self.dst.elements.bits) <= BYTE_BITS
-            registers = _CONVERSION_REGISTERS << is_narrow
-        # lanes of vectors, widest first: `registers` registers of the working type, or of codes
-        lanes = register_bits() // (DATA_TYPES[types.work].bits if types.work else BYTE_BITS)
-        self.sizes = (*sorted({registers * lanes, lanes, _MIN_LANES}, reverse=True), 1)
+        # lanes of vectors, widest first: registers of the working type, or of codes
+        bits = DATA_TYPES[types.work].bits if types.work else max(BYTE_BITS, self.dst.elements.bits)
+        lanes = register_bits() // bits
+        self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         self.one_operand = self.one_factor = None
         if self.converts:
             return
