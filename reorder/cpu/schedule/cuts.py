@@ -315,9 +315,8 @@ def _short_runs_at_once(
     if nbits == LINE_BITS:
         return min(last.extent, _PIECE_LINES)
     if box.offsets[1] % (LINE_BITS // bits * element_stride):
-        steps = MANY_LINES * LINE_BITS // nbits
-        is_left = last.extent < steps or (is_shared and runs <= _NEAR_RUNS_SHARED)
-        return 0 if is_left else steps
+        is_left = is_shared and runs <= _NEAR_RUNS_SHARED
+        return 0 if is_left else min(last.extent, MANY_LINES * LINE_BITS // nbits)
     return min(last.extent, max(2, _PIECE // run.extent))
 
 

@@ -274,6 +274,14 @@ def _box(case: str, place: int = 0) -> tuple[Box, int]:
     return box._replace(offsets=(0, place)), other.dtype.bits
 
 
+@pytest.mark.parametrize("place", [0, 16])
+def test_runs_of_the_same_line_of_src_are_moved_in_succession(place: int) -> None:
+    # two runs of 32 bytes are a line of dst, and the next one follows far from it
+    box, bits = _box("s8 ABcd4b16a4b ABcd2b8a4b 256x256x3x3", place)
+    tiles = tile_boxes((box,), bits)
+    assert {[node.strides[0] for node in tile.rows].index(32) for tile in tiles} == {1}
+
+
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "in the caches"])
 @pytest.mark.parametrize(
     ("case", "place"),
