@@ -85,10 +85,10 @@ def _within_ways(
 
     Interleaved rows of a few columns are a piece of dst, of up to a line or of a few, and the next
     step of the loop around them goes on where it ends. The model: its last line is still in the
-    cache then if the pieces of a call fit in the ways of the sets that they share; pieces of more
-    lines, of which the second-level cache has as many in a set, get half of them. The same holds
-    for the pieces of src that are split. With `streams` dst is not near anyway, and rows of src
-    that are read whole matter more than pieces of up to a line.
+    cache then if the pieces of a call fit in the ways of the sets that they share, or in half of
+    them if pieces are not within lines. The same holds for the pieces of src that are split. With
+    `streams` dst is not near anyway, and rows of src that are read whole matter more than pieces of
+    up to a line.
     """
     if not scheduled.is_transposed:
         return scheduled, None
@@ -104,7 +104,8 @@ def _within_ways(
         is_left = side == 1 and streams and piece <= line
         if size_of(few) > MAX_INTERLEAVED or is_left or not count or piece > most * line:
             continue
-        ways = CACHE_WAYS if piece <= line else CACHE_WAYS // 2
+        is_within = line % piece == 0 and scheduled.box.offsets[side] % piece == 0
+        ways = CACHE_WAYS if is_within else CACHE_WAYS // 2
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
             apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))

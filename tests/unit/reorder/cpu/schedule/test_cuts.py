@@ -450,6 +450,12 @@ def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int
     assert side == 0 or size_of(streamed.columns) >= length
 
 
+@pytest.mark.parametrize(("place", "pieces"), [(0, 8), (16, 8), (8, 4), (9, 4)])
+def test_pieces_that_cross_lines_get_half_of_the_ways(place: int, pieces: int) -> None:
+    box, bits = _box("bf16 ab BA8a8b2a 1024x1024", place)
+    assert {size_of(tile.columns) for tile in tile_boxes((box,), bits)} == {pieces * 8}
+
+
 @pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
 @pytest.mark.parametrize(
     ("case", "tiles"),
