@@ -78,6 +78,11 @@ skewed rows that end where vectors do | Staged 97x112 u8 ab ba gaps=1,0
 rows that end where vectors do | Staged 17x112 u8 ab ba gaps=1,0
 skewed halves | Staged 58x101 f16 ab ba gaps=1,0
 skewed words | Staged 40x33 f32 ab ba
+skewed rows of two loops of src | Staged 97x31x3 u8 abc cba
+skewed conversions with scales along src | Staged 130x12 f32->s8 ab ba gaps=0,1 attr=SCALES
+skewed conversions with scales along dst | Staged 128x37 f16->s8 ab ba gaps=0,1 attr=ROWS
+joined conversions | Staged 3x101x37 f32->s8 abc acb
+joined conversions with scales | Staged 3x50x37 s8->f16 abc acb attr=SHORT
 joined bytes | Staged 3x101x37 u8 abc acb
 joined halves | Staged 3x50x37 f16 abc acb
 joined rows of two loops | Staged 3x21x5x37 u8 abcd adbc gaps=0,0
@@ -256,6 +261,12 @@ f16 ab bA203a 129x131 Staged 256
 f16 ab ba 96x101 Staged 256
 s8 oihw OIhw4i16o4i 64x128x3x3 Staged 64
 s8 oihw OIhw4i16o4i 37x23x3x3 Staged 64
+s8 oihw OIhw4o4i 37x23x5x5 Staged 128
+s8 oihw os_is_yx_osv16_isv4 33x20x3x3 Staged 128
+f16 oihw os_is_yx_osv16_isv4 33x20x3x3 Staged 256
+f32 oihw OIhw2i8o4i 24x37x3x3 Staged 256
+f32->s8 oihw OIhw4i16o4i 40x21x3x3 Staged 256
+s8->f32 oihw OIhw4i16o4i 20x20x5x5 Staged 256
 s8 ab BA16a64b4a 93x91 Staged 128
 s8 ab BA16a64b4a 40x94 Staged 256
 f16->s8 ab BA16b16a 40x37 Staged 128

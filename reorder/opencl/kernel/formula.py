@@ -98,7 +98,9 @@ class KernelFormula(Formula):
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element, of halves by what a device has for them."""
         if (dtype, work) == ("f16", "f32"):
-            return Function("decode_f16", (name("code", "u32"),), "f32", _decode_half())(code)
+            # any NaN becomes the same integer
+            body = _DECODE_NUMBER if self.dst in INTEGERS else _decode_half()
+            return Function("decode_f16", (name("code", "u32"),), "f32", body)(code)
         return super().decode(code, dtype, work)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
@@ -215,6 +217,12 @@ def _lines(function: Function) -> Iterator[str]:
 # do not flush denormal halves (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so
 # these functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for
 # them; on processors the runtime's functions are slower than integers.
+_DECODE_NUMBER = (
+    "const ushort half_code = (ushort)code;",
+    "return vload_half(0, (const half *)&half_code);",
+)
+
+
 def _decode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
     """Return the body of a decoder of `code`; without its payload a NaN keeps its sign."""
     return (

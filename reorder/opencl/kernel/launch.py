@@ -104,9 +104,14 @@ class KernelTask(NamedTuple):
         return any(access.mode == Mode.IMAGE for access in self.accesses)
 
     @property
-    def moves_bytes(self) -> bool:
-        """Whether elements of whole bytes move between two buffers."""
-        return self.conversion is None and not self.has_image
+    def bits(self) -> tuple[int, int]:
+        """The bits of an element of src and of dst."""
+        return self.accesses[0].bits, self.accesses[1].bits
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """The roles of the conversion that differ along the dims."""
+        return () if self.conversion is None else self.conversion.varying
 
     def work_items(self, most: int) -> int:
         """Return the work items of a group: a power of two that the device allows."""

@@ -96,11 +96,6 @@ class MovingLoops(NamedTuple):
     along_src: Loop | None
     along_dst: Loop | None
 
-    @property
-    def outer(self) -> list[Loop]:
-        """The loops along neither src nor dst."""
-        return without(self.loops, (self.along_src, self.along_dst))
-
 
 class Lane(NamedTuple):
     """One of the elements that move together: its lane, or its distance from the first."""

@@ -58,7 +58,8 @@ _WORK_ITEMS, _STEPS = 128, 2
 def try_lower(task: KernelTask, least_row: Mapping[int, int] = _LEAST_ROW) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows; empty if elements are as fast."""
     nest, nbytes = task.nest, task.accesses[1].nbytes
-    if not task.moves_bytes or not nest.is_plain or nbytes not in least_row:
+    moves_bytes = task.conversion is None and not task.has_image
+    if not moves_bytes or not nest.is_plain or nbytes not in least_row:
         return ()
     moving = nest.moving
     if any(loop.valid != loop.extent for loop in moving.loops):
@@ -70,7 +71,10 @@ def try_lower(task: KernelTask, least_row: Mapping[int, int] = _LEAST_ROW) -> tu
     if first is not moving.along_dst or not least_row[nbytes] <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
-    loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]
+    loops = [
+        loop._replace(strides=_in_bytes(loop.strides, nbytes))
+        for loop in without(moving.loops, (first,))
+    ]
     chain = _chain(row, loops)
     if prod(loop.extent for loop in chain) < _LEAST:
         return ()

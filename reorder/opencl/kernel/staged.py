@@ -11,14 +11,17 @@ before its tile, and only the ends of the tensor's rows are parts of vectors. Sh
 each other in dst are one run: a row of local memory ends with a copy of what follows it.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
-elements; where src and dst share a short first loop, its words stay as they are.
+elements; where src and dst share a short first loop, its words stay as they are. Local memory has
+the order of src where vectors of dst, but not those of src, have elements at the same distances.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from math import gcd, prod
+from operator import mul
 from typing import TYPE_CHECKING
 
 from memdesc.banks import bank_steps
@@ -59,6 +62,10 @@ LANES = -1
 _SUBGROUP = 32
 # steps of a work item that are written one after another; more are a loop
 _MAX_UNROLLED = 16
+# words that a work item loads before it stores the first
+_MAX_HELD = 32
+# the most steps in which banks may serve the loads of elements
+_MAX_GATHERED = 2
 # what counts the steps that may be accessed: src has data there, dst is written there
 _COUNTED = {"src": "valid", "dst": "extent"}
 
@@ -148,8 +155,9 @@ class Staged(Body):
     the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
     within a vector of src. With `is_paired` two rows of 4-bit elements in src are one of bytes in
-    local memory and dst. `sizes` has, for each index of the nest, the elements of a run of src
-    after which it grows by one; 0 if all of a run have the same.
+    local memory and dst. One that `is_gathered` has the order of src in local memory: vectors of
+    dst are made of its elements. `sizes` has, for each index of the nest, the elements of a run of
+    src after which it grows by one; 0 if all of a run have the same.
     """
 
     extents: tuple[int, ...]
@@ -159,6 +167,7 @@ class Staged(Body):
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
     is_paired: bool = False
+    is_gathered: bool = False
     sizes: tuple[int, ...] = ()
 
     def steps(self, loop: int) -> int:
@@ -362,7 +371,7 @@ class Staged(Body):
             along, local = f"local{s} + (r{s} + {lane}) * {self.local.element}", self.local
             every = f"(int)((uint)r{s} / {local.gap_elements}u) * {local.gap}"
             return " + ".join([along, *([every] if local.gap_elements else []), *self._lead])
-        is_regular = self.steps(side.run[0]) % side.lanes == 0
+        is_regular = self.is_regular(side)
         position = f"r{s} + {lane}" if lane and not is_regular else f"r{s}"
         terms, step = [f"local{s}"], 1
         for at, k in enumerate(side.run):
@@ -373,13 +382,19 @@ class Staged(Body):
             terms += self.local.terms(k, digit)
             step *= self.steps(k)
         if lane and is_regular:
-            terms.append(str(lane * self.local.strides[side.run[0]]))
+            digits = _digits(lane, [(k, self.steps(k), 1) for k in side.run])
+            terms.append(str(sum(index * self.local.strides[k] for k, index in digits)))
         return " + ".join([*terms, *self._lead])
+
+    def is_regular(self, side: Side) -> bool:
+        """Whether the elements of all vectors of a side are at the same distances in a tile."""
+        lengths = accumulate(map(self.steps, side.run), mul)
+        return all(length % side.lanes == 0 or side.lanes % length == 0 for length in lengths)
 
     @property
     def ordered_side(self) -> Side:
         """The side whose order local memory has."""
-        return self.src if self.dst.is_image else self.dst
+        return self.src if self.dst.is_image or self.is_gathered else self.dst
 
     @property
     def _lead(self) -> list[str]:
@@ -388,7 +403,8 @@ class Staged(Body):
     def _vector_loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
         """Return the loads of vectors of src, under conditions, and their stores to the tile."""
         total, chunks = self.accesses(side), self.chunks(side)
-        head, starts = _steps(total, pattern.work_items)
+        held = min(_MAX_HELD * WORD // side.nbytes, _MAX_UNROLLED) // self.packed_rows
+        head, starts = _steps(total, pattern.work_items, max(held, 1))
         conversion = None if self.dst.is_image else pattern.conversion
         if conversion is not None:
             yield from shared_lines(conversion, conversion.scalars, 0)
@@ -396,7 +412,7 @@ class Staged(Body):
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
             yield from self._place("src", s, chunks)
-            inside = self._inside("src", s, total, pattern.work_items) + conditions
+            inside = self._inside("src", s, total, pattern.work_items * len(starts)) + conditions
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
             run = "src_run"
             for b, span in enumerate(self.sizes):
@@ -414,21 +430,21 @@ class Staged(Body):
             yield from self._load_rows(side, s)
             # all loads come first, unless shifted vectors would fill the registers
             if side.is_shifted:
-                yield from self._to_local(pattern, side, s)
+                yield from self._to_local(pattern, side, s, len(starts))
         for s in range(0 if side.is_shifted else len(starts)):
-            yield from self._to_local(pattern, side, s)
+            yield from self._to_local(pattern, side, s, len(starts))
         yield "}"
 
-    def _to_local(self, pattern: Pattern, side: Side, s: int) -> Iterator[str]:
-        """Return the stores of vector n{s} of each row to local memory."""
+    def _to_local(self, pattern: Pattern, side: Side, s: int, steps: int) -> Iterator[str]:
+        """Return the stores of vector n{s}, of several, of each row to local memory."""
         conversion, total = pattern.conversion, self.accesses(side)
-        yield f"if (n{s} < {total}u) {{" if total % pattern.work_items else "{"
-        if self.dst.is_image:
-            yield from self._store_words(side, s)
-        elif conversion is None:
-            yield from self._scatter(side, s)
-        else:
+        yield f"if (n{s} < {total}u) {{" if total % (pattern.work_items * steps) else "{"
+        if conversion is not None and not self.dst.is_image:
             yield from self._convert(pattern, conversion, side, s)
+        elif self.ordered_side is side:
+            yield from self._store_words(side, s)
+        else:
+            yield from self._scatter(side, s)
         yield "}"
 
     def _load_rows(self, side: Side, s: int) -> Iterator[str]:
@@ -568,7 +584,9 @@ class Staged(Body):
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
         shared, first = (*conversion.scalars, *self.uniform), side.run[0]
         index = {k: f"i{k}" for k in range(len(pattern.loops))}
-        index |= {k: f"(i{k} + {_digit(k, s)})" for k, _, _ in self.rest(side)}
+        for k, _, _ in self.rest(side):
+            before = f" - {self.before}" if k == self.skewed else ""
+            index[k] = f"(i{k} + {_digit(k, s)}{before})"
         index[first] = f"(i{first} + r{s})"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
@@ -645,11 +663,21 @@ class Staged(Body):
     def _read(self, side: Side) -> str:
         """Return a vector of dst, read from local memory."""
         words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
+        if self.is_gathered:
+            return f"({ctype})({', '.join(self._gathered(side))})"
         at = self._along(side, 0, 0)
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
             return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
         parts = [f"tile[({at}) / {self.units_per_word} + {k}]" for k in range(words)]
         return f"({ctype})({', '.join(parts)})"
+
+    def _gathered(self, side: Side) -> Iterator[str]:
+        """Return the words of a vector of dst, from elements in the order of src."""
+        element, count = integer_type(side.unit), max(WORD // side.unit, 1)
+        for first in range(0, side.lanes, count):
+            at = (self._along(side, 0, first + j) for j in range(count))
+            parts = (f"(uint)*(__local {element} *)((__local uchar *)tile + ({of}))" for of in at)
+            yield " | ".join(f"{part} << {j * side.bits}" for j, part in enumerate(parts))
 
     def _heads(self, pattern: Pattern, side: Side) -> Iterator[str]:
         """Return the copies of the start of each row of local memory to the end of the last one."""
@@ -747,13 +775,17 @@ def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[in
     return [(k, index) for k, index in found if index]
 
 
-def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
-    """Return the head of a loop over steps, and the first number of each; a few need no loop."""
+def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
+    """Return the head of a loop over steps, and the first numbers of it; a few need no loop.
+
+    With `most` at most so many steps are taken at once, else one or all.
+    """
     count = -(-total // work_items)
-    if count <= _MAX_UNROLLED:
+    if count <= (most or _MAX_UNROLLED):
         return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
-    head = f"for (uint step = 0; step < {count * work_items}u; step += {work_items}u)"
-    return head, ["get_local_id(0) + step"]
+    at_once = -(-count // -(-count // max(most, 1)))
+    head = f"for (uint step = 0; step < {count * work_items}u; step += {at_once * work_items}u)"
+    return head, [f"get_local_id(0) + step + {s * work_items}u" for s in range(at_once)]
 
 
 def _lane(vector: str, lane: int, side: Side) -> str:
@@ -867,13 +899,16 @@ def without_bank_conflicts(
     word = body.units_per_word
     sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
-    def steps(local: LocalLayout) -> int:
-        """Return the steps in which the banks serve the first stores and loads."""
+    def steps(local: LocalLayout) -> list[int]:
+        """Return the steps in which the banks serve the first stores, and the first loads."""
         words = ([sum(local.offset(*at) for at in item) // word for item in side] for side in sides)
-        return sum(map(bank_steps, words))
+        return list(map(bank_steps, words))
 
     layouts = dict.fromkeys(laid_out(body, *padding) for padding in paddings)
-    return replace(body, local=min(layouts, key=steps))
+    best = min(layouts, key=lambda local: sum(steps(local)))
+    if body.is_gathered and steps(best)[1] > _MAX_GATHERED:
+        return without_bank_conflicts(replace(body, is_gathered=False), work_items, paddings)
+    return replace(body, local=best)
 
 
 def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
@@ -885,15 +920,18 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
     if gap_loop in side.run:
         below = side.run[: side.run.index(gap_loop)]
         gap_elements = gap_steps * prod(map(body.steps, below))
-        is_apart = not body.dst.is_image and not side.is_shifted
-        if not is_apart or gap_elements % side.lanes or body.steps(gap_loop) % gap_steps:
+        is_apart = side is body.dst and not side.is_shifted
+        is_ragged = gap_loop != side.run[-1] and body.steps(gap_loop) % gap_steps
+        if not is_apart or gap_elements % side.lanes or is_ragged:
             gap = 0
     strides, stride = [0] * (len(body.extents) + 1), body.local.element
     for k in side.run:
         strides[k] = stride
         stride *= body.loaded(k)
-        if k == gap_loop:
-            stride += body.loaded(k) // gap_steps * gap
+        if gap and k == gap_loop:
+            # gaps are between whole vectors
+            vector = side.lanes * body.local.element
+            stride = -(-stride // vector) * vector + -(-body.loaded(k) // gap_steps) * gap
     if side.row:
         stride += VECTOR + WORD
     stride = -(-stride // (4 * word)) * 4 * word + padding

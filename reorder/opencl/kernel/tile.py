@@ -9,6 +9,7 @@ accessed in small rectangles of columns and rows, which devices store together.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from reorder.opencl.kernel.staged import (
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
@@ -68,8 +69,11 @@ _SHAPES = {
 # bytes of a sector of memory, at whose multiples rows of skewed tiles end in dst
 _SECTOR = 32
 # Steps of a skewed tile along dst and along src, for elements of so many bytes: whole sectors along
-# dst. A work item loads the rows that it transposes.
+# dst, more of them where rows of src are shorter. A work item loads the rows that it transposes.
 _SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
+
+# the most tiles along a loop that are evened out: of more, the last one matters less
+_MAX_EVENED = 3
 
 # bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it
 _JOINED, _MIN_SRC = 1 << 14, 64
@@ -78,39 +82,51 @@ _JOINED, _MIN_SRC = 1 << 14, 64
 _CONVERTED, _EDGE = 4096, 64
 # bytes of local memory that every device has, and of a cache line
 _LOCAL, _LINE = 32768, 128
-_WORK_ITEMS = 256
+# the most work items of a group, and of one that gathers what it converts
+_WORK_ITEMS, _GATHERING = 256, 128
 # bytes after each run of local memory, and after each vector of src: the first that is best
 _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 8, 16, 32, 64))
 
 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that transposes long rows which start at any byte."""
-    nest, access = task.nest, task.accesses[1]
-    nbytes = access.nbytes
-    if nbytes not in _SKEWED or not task.moves_bytes or not nest.is_plain:
+    nest, bits = task.nest, task.bits
+    nbytes = bits[1] // BYTE_BITS
+    along_dst = nest.moving.along_dst if _has_bytes(task) else None
+    if along_dst is None or nest.steps * nbytes < task.device.min_tiled:
         return ()
-    moving = nest.moving
-    along_src, along_dst = moving.along_src, moving.along_dst
-    if along_src is None or along_dst is None or nest.steps * nbytes < task.device.min_tiled:
+    others = without(nest.moving.loops, (along_dst,))
+    rows, length = _SKEWED[nbytes]
+    chain = chain_of(others, 0, length)
+    aligned = _SECTOR if task.conversion is None else VECTOR
+    is_aligned = nest.alignment(1, (along_dst,)) * nbytes % aligned == 0
+    if chain is None or is_aligned or along_dst.extent * nbytes < _MIN_ROW:
         return ()
-    is_short = min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW
-    if is_short or along_src is along_dst or not nest.alignment(1, (along_dst,)) * nbytes % VECTOR:
+    along_src = [others[k] for k in _uniform_run(others, chain, task.varying)]
+    nest = nest._replace(loops=(along_dst, *along_src, *without(others, along_src)))
+    extents = [1, *chain.extents[: len(along_src)]]
+    *_, top = run = tuple(range(1, len(extents)))
+    extents += [1] * (len(nest.loops) - len(extents))
+    unit = VECTOR // gcd(VECTOR, prod(extents[:top]))
+    extents[top] = _evened(nest.loops[top].extent, extents[top], unit)
+    loaded = prod(extents)
+    if loaded * bits[0] < _SECTOR * BYTE_BITS:
         return ()
-    loops = (along_dst, along_src, *moving.outer)
-    extents = [*_SKEWED[nbytes], *(1 for _ in moving.outer)]
-    nest = nest._replace(loops=loops)
-    src = runs_of(nest, 0, (1,), extents, access.bits)._replace(rest=(0,))
-    dst = Side((0,), (1,), access.bits, VECTOR // nbytes, is_shifted=True, align=_SECTOR)
-    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), max(WORD // nbytes, 1))
+    sector = _SECTOR // nbytes
+    rows = max(rows, rows * length // loaded // sector * sector)
+    extents[0] = _evened(along_dst.extent, rows, sector)
+    src = runs_of(nest, 0, run, extents, bits[0], _widest(bits))._replace(rest=(0,))
+    dst = Side((0,), run, bits[1], VECTOR // nbytes, is_shifted=True, align=_SECTOR)
+    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), WORD // nbytes)
     return _launched(task, nest, body, _WORK_ITEMS)
 
 
 def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest with short rows of dst that follow each other, from any byte on."""
-    nest, bits = _by_stride(task.nest), task.accesses[1].bits
-    nbytes, loops = bits // BYTE_BITS, nest.loops
+    nest, bits = _by_stride(task.nest), task.bits
+    nbytes, loops = bits[1] // BYTE_BITS, nest.loops
     is_small = not loops or nest.steps * nbytes < task.device.min_tiled
-    if is_small or not task.moves_bytes or not nest.is_plain or nbytes not in _SKEWED:
+    if is_small or not _has_bytes(task) or (task.varying and nest.sizes):
         return ()
     # rows, and the loop along src, which may be contiguous after the first loop of a row
     step = loops[0].extent if loops[0].stride(0) == 1 else 1
@@ -130,17 +146,46 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     extents[0] = -(-extents[0] // packed) * packed
     fitting = max(_JOINED // (prod(extents) * nbytes), 1)
     steps = min(1 << floor_log2(fitting), loops[top].extent)
-    is_short = row * nbytes < VECTOR or steps * step * nbytes < min(_MIN_SRC, loops[top].extent)
-    if is_short or not suits:
+    least = max(min(_MIN_SRC // nbytes, loops[top].extent * step), VECTOR // nbytes)
+    is_short = row * nbytes < VECTOR or steps * step < least
+    if is_short or not suits or (task.varying and step > 1):
         return ()
     extents += [steps, *(1 for _ in loops[top + 1 :])]
-    moved = (loop._replace(strides=loop.strides[:2]) for loop in loops)
-    nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
-    src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits)
-    src = src._replace(is_whole=False)
-    dst = Side(tuple(range(top)), (top,), bits, VECTOR // nbytes, is_shifted=True, row=row)
+    if nest.sizes:
+        moved = (loop._replace(strides=loop.strides[:2]) for loop in loops)
+        nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
+    src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits[0], _widest(bits))
+    src = src._replace(is_whole=src.is_whole and packed > 1 and task.conversion is not None)
+    dst = Side(tuple(range(top)), (top,), bits[1], VECTOR // nbytes, is_shifted=True, row=row)
     body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), packed)
     return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
+
+
+def _has_bytes(task: KernelTask) -> bool:
+    """Whether elements of 1, 2 or 4 bytes move between two buffers, or are converted."""
+    is_between = task.nest.is_plain and not task.has_image
+    accumulates = task.conversion is not None and BETA in task.conversion.roles
+    return is_between and not accumulates and all(a.nbytes in _SKEWED for a in task.accesses)
+
+
+def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the loops of a run of src along which roles are the same, at least the first.
+
+    Along this one, they may be at constant distances.
+    """
+    uniform = takewhile(lambda k: loops[k].uniform(varying) == varying, chain.run)
+    return tuple(uniform) or chain.run[:1]
+
+
+def _evened(extent: int, steps: int, unit: int) -> int:
+    """Return about as many steps of a tile, so that the last of few tiles is hardly shorter."""
+    count = max(round(extent / steps), 1)
+    return steps if steps % unit or count > _MAX_EVENED else -(-extent // count // unit) * unit
+
+
+def _widest(bits: tuple[int, int]) -> int:
+    """Return the bits of a vector of src, which should not become many vectors of dst."""
+    return bits[0] * min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -243,10 +288,6 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
     if BETA in conversion.roles or nest.steps < task.device.min_tiled // WORD:
         return ()
     nest = _by_stride(nest)
-    # a vector that is loaded should not become many vectors of dst
-    longest = min(_MAX_BITS // bits[0], max(_MAX_BITS // bits[1], _MIN_VECTOR), _MAX_VECTOR)
-    # scales are at constant distances along one loop
-    depth = 1 if conversion.varying else len(nest.loops)
     most, edge = _CONVERTED, _EDGE
     if min(bits) < BYTE_BITS and bits[0] != bits[1]:
         # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for,
@@ -254,8 +295,8 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         room = _LOCAL // max(bits[1] // BYTE_BITS, 1)
         most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
-    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, depth)
-    staged = _staged(nest, chosen, bits, longest * bits[0])
+    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, task.varying)
+    staged = _staged(nest, chosen, bits, _widest(bits))
     if staged is None:
         return ()
     body, src, dst = staged
@@ -268,8 +309,9 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         return ()
     if bits[1] < BYTE_BITS and (not dst.is_whole or body.packed_rows == 1):
         return ()
-    uniform = nest.loops[src.run[0]].uniform(conversion.varying)
-    return _launched(task, nest, replace(body, uniform=uniform), task.work_items(_WORK_ITEMS))
+    # all work items convert; fewer are faster where they gather
+    most = min(_GATHERING if body.is_gathered else _WORK_ITEMS, 1 << ceil_log2(body.accesses(src)))
+    return _launched(task, nest, body, task.work_items(most))
 
 
 def _staged(
@@ -301,22 +343,25 @@ def _staged(
     packed = 1 if first in src.run or (shared < count and bits[1] >= BYTE_BITS) else shared
     src = src._replace(is_whole=src.is_whole and not sizes)
     body = Staged(tuple(extents), src, dst, LocalLayout(element), packed, sizes=sizes)
+    # elements have fewer addresses to compute on the side where they are at the same distances
+    is_regular = body.is_regular(src) or dst.is_shifted or not body.is_regular(dst)
+    if packed == 1 and not is_regular and not body.has_words and min(bits) >= BYTE_BITS:
+        body = replace(body, is_gathered=element <= WORD)
     return body, src, dst
 
 
 def _extents(
-    nest: Nest, limits: tuple[int, int], most: int, least: int, depth: int = 0
+    nest: Nest, limits: tuple[int, int], most: int, least: int, varying: tuple[str, ...] = ()
 ) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
     loops = nest.loops
     src, dst = (chain_of(loops, side, limit, nest.indices) for side, limit in enumerate(limits))
     if src is None or dst is None:
         return None
-    if depth:
-        src = src._replace(run=src.run[:depth], extents=src.extents[:depth])
-    chains = src, dst
+    run = _uniform_run(loops, src, varying)
+    chains = Chain(run, src.extents[: len(run)]), dst
     extents = [1] * len(loops)
-    lower = {*src.run[:-1], *dst.run[:-1]}
+    lower = {*run[:-1], *dst.run[:-1]}
     for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):
             # a run goes on after exactly the steps of its lower loops
@@ -324,12 +369,13 @@ def _extents(
     if any(prod(extents[k] for k in chain.run) < least for chain in chains):
         return None
     # larger along the runs, then along other loops
-    for k in (src.run[-1], dst.run[-1], *range(len(loops))):
+    for k in (run[-1], dst.run[-1], *range(len(loops))):
         if k in lower:
             continue
         while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
             extents[k] *= 2
-        # rows that are transposed in registers stay a multiple of those of a word
+        # the next tile starts at a vector, and rows of a word are transposed together
+        extents[k] = _evened(loops[k].extent, extents[k], VECTOR)
         if k != dst.run[0]:
             extents[k] = min(extents[k], loops[k].extent)
     return chains, extents
@@ -356,6 +402,8 @@ def _launched(
     sides = zip((body.src, body.dst), task.accesses, strict=True)
     # a side in a buffer may have bytes where the operand has elements of 4 bits
     src, dst = (of if side.is_image else of._replace(bits=side.bits) for side, of in sides)
+    if task.varying:
+        body = replace(body, uniform=nest.loops[body.src.run[0]].uniform(task.varying))
     for tried in (paddings, paddings[:1]):
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
@@ -461,6 +509,9 @@ def _pixel_extents(
     for k in order:
         while k not in whole and extents[k] < loops[k].extent and 2 * prod(extents) <= most:
             extents[k] = min(2 * extents[k], loops[k].extent)
+    top = chains[0].run[-1]
+    if top not in whole:
+        extents[top] = _evened(loops[top].extent, extents[top], VECTOR)
     return extents
 
 

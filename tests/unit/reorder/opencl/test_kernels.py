@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import islice
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,39 @@ def pairs() -> Iterator[tuple[Any, Any, Attr | None]]:
     for tag in ("nhwc", "nchw"):
         side = memory_desc(image.dims, "f32", tag)
         yield from ((side, image, None), (image, side, None))
+
+
+def test_tiles_are_gathered_where_few_loads_share_a_bank() -> None:
+    small, many, image = (64, 64, 3, 3), (64, 512, 3, 3), (2, 3, 64, 512)
+    for dtype, dims, one, other, expected in (
+        ("s8", small, "oihw", "OIhw4i16o4i", True),
+        ("f32", small, "oihw", "OIhw2i8o4i", True),
+        # elements of dst are nowhere at the same distances, or those of src are already
+        ("s8", small, "OIhw4i16o4i", "oihw", False),
+        ("s8", many, "oihw", "ohwi", False),
+        ("u8", image, "nhwc", "nchw", False),
+    ):
+        src, dst = memory_desc(dims, dtype, one), memory_desc(dims, dtype, other)
+        (launch,) = check(planned(src, dst, DeviceTraits(1024, min_tiled=0)))
+        body = launch.pattern.body
+        assert isinstance(body, Staged)
+        assert body.is_gathered == expected, (dtype, one, other)
+
+
+def test_tiles_are_hardly_larger_than_what_they_move() -> None:
+    for dims, dtypes, one, other in (
+        ((64, 129, 63, 63), ("u8", "u8"), "nhwc", "nchw"),
+        ((16, 512, 768, 3), ("u8", "u8"), "abcd", "badc"),
+        ((16, 48, 149, 149), ("f32", "s8"), "nhwc", "nchw"),
+        ((32, 384, 38, 19), ("f16", "f16"), "fs_b_yx_fsv32", "nchw"),
+    ):
+        src, dst = (memory_desc(dims, *of) for of in zip(dtypes, (one, other), strict=True))
+        (launch,) = check(planned(src, dst))
+        body = launch.pattern.body
+        assert isinstance(body, Staged)
+        moved = prod(body.extents) * prod(launch.groups)
+        assert 1 <= moved / prod(dims) < 1.2, (dims, body.extents)
+        assert prod(body.extents) >= 4096
 
 
 _SMALL = [DeviceTraits(most, min_tiled=0) for most in (1, 32, 64, 100, 256, 1024)]
