@@ -56,9 +56,9 @@ _HERE = {
 _WRITTEN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
 
 
-def _of_layout(name: str, doc: str) -> Any:
-    """Return a property with the value of the layout."""
-    return property(attrgetter(f"layout.{name}"), doc=doc)
+def _of_layout(name: str, doc: str = "") -> Any:
+    """Return a property with the value of the layout, and its docstring if none is given."""
+    return property(attrgetter(f"layout.{name}"), doc=doc or getattr(Layout, name).__doc__)
 
 
 # padded_dims, inner_blks, inner_idxs and offset0 that nobody gave, recognised by identity
@@ -255,14 +255,10 @@ class MemoryDesc(Written):
         "axes", "The axes: groups of dims that share one index, nearly always one dim each."
     )
     offset0: Final[int] = _of_layout("offset0", "Offset of the element at index 0, in elements.")
-    nelems: Final[int] = _of_layout("nelems", "Number of logical elements.")
-    padded_nelems: Final[int] = _of_layout("padded_nelems", "Number of elements including padding.")
-    has_padding: Final[bool] = _of_layout(
-        "has_padding", "Whether the buffer holds padding in addition to the logical elements."
-    )
-    has_broadcast: Final[bool] = _of_layout(
-        "has_broadcast", "Whether a stride of 0 lets several indices read one element."
-    )
+    nelems: Final[int] = _of_layout("nelems")
+    padded_nelems: Final[int] = _of_layout("padded_nelems")
+    has_padding: Final[bool] = _of_layout("has_padding")
+    has_broadcast: Final[bool] = _of_layout("has_broadcast")
 
     @property
     def padded_dims(self) -> tuple[int, ...]:

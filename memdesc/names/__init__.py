@@ -22,9 +22,6 @@ from memdesc.names.vocabulary import ANY_WIDTH, Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
 from memdesc.tuples import NamedTuple
 
-# those whose names follow rules
-_BY_RULES: tuple[Vocabulary, ...] = onednn.VOCABULARY, cldnn.VOCABULARY
-
 
 @cache
 def _tables() -> tuple[Vocabulary, ...]:
@@ -46,15 +43,10 @@ def _tables() -> tuple[Vocabulary, ...]:
     )
 
 
-def _searched() -> Iterator[Vocabulary]:
+def vocabularies() -> Iterator[Vocabulary]:
     """Yield all vocabularies; the first that knows a name reads it."""
-    yield from _BY_RULES
+    yield from (onednn.VOCABULARY, cldnn.VOCABULARY)  # those whose names follow rules
     yield from _tables()
-
-
-def vocabularies() -> tuple[Vocabulary, ...]:
-    """Return all vocabularies."""
-    return tuple(_searched())
 
 
 # Names for any number of dims. Other systems have several for a row-major layout.
@@ -153,7 +145,7 @@ def parse_name(name: str, bits: int) -> ParsedName:
 def _parse_name(name: str, bits: int) -> ParsedName | str:
     """Read a name; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
-    for vocabulary in _searched():
+    for vocabulary in vocabularies():
         try:
             return ParsedName(vocabulary.read(name, bits), vocabulary)
         except UnsupportedFormatError as error:
@@ -162,7 +154,7 @@ def _parse_name(name: str, bits: int) -> ParsedName | str:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
     scoped = (one for one in vocabularies() if one.bare(name) != name)
-    spelled = (one for one in reversed(vocabularies()) if one.is_spelled_like(name))
+    spelled = (one for one in reversed([*vocabularies()]) if one.is_spelled_like(name))
     likely = next(chain(scoped, spelled))
     raise UnknownFormatError(f"unknown format {reasons[likely.name]}")
 
@@ -179,7 +171,7 @@ def dim_letters(name: str) -> str | None:
         known: Iterable[Vocabulary] = [parse_name(name, ANY_WIDTH).vocabulary]
     except MemdescError:
         # tables come first: oneDNN reads letters from the start of any string
-        known = reversed(vocabularies())
+        known = reversed([*vocabularies()])
     letters = (vocabulary.family(vocabulary.bare(name))[1] for vocabulary in known)
     return next(filter(None, letters), None)
 
