@@ -222,12 +222,13 @@ def data_type(spec: object) -> DataType:
 
 def _name_in(spec: object) -> str | None:
     """Return the name given by a string or a torch.dtype; None for anything else."""
-    is_torch = (type(spec).__module__, type(spec).__name__) == ("torch", "dtype")
-    if not isinstance(spec, str) and not is_torch:
-        return None
-    text = spec if isinstance(spec, str) else str(spec)
-    name = text.removeprefix(_TORCH)
-    return name if name == text else _TORCH_INTEGERS.get(name, name)
+    if isinstance(spec, str):
+        name = spec.removeprefix(_TORCH)
+        return name if name == spec else _TORCH_INTEGERS.get(name, name)
+    given_type = type(spec)
+    if (given_type.__module__, given_type.__name__) == ("torch", "dtype"):
+        return str(spec).removeprefix(_TORCH)
+    return None
 
 
 def _by_numpy(spec: Any) -> DataType | None:

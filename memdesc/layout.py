@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
+from itertools import pairwise
 from math import lcm, prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -273,10 +274,10 @@ class Layout(Checked):
         if not self.nelems:
             return self.last
         base = self.base()
-        loops, lowest = moving_loops(base)
         bits = concerned(self.xor)[1].bit_length()
         first = self.last >> bits << bits
-        if lowest >= 0 and self.last - first < _MAX_BASES and do_nest(loops):
+        is_short = self.last - first < _MAX_BASES
+        if self.offset0 + _free(self.blocks)[0] >= 0 and is_short and do_nest(moving_loops(self)):
             bases = np.arange(first, self.last + 1)
             bases = bases[indices_at(base, bases)[1]]
         elif self.padded_nelems <= _MAX_BASES:
@@ -734,8 +735,10 @@ def indices_at(
         return indices_at(layout.base(), unswizzled(layout.xor, offsets))
     if not layout.nelems:
         return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
-    loops, lowest = moving_loops(layout)
-    if lowest >= 0 and do_nest(loops):
+    moving = moving_loops(layout)
+    loops = [layout.blocks[k] for _, _, k in reversed(moving)]
+    lowest = layout.offset0 + _free(loops)[0]
+    if lowest >= 0 and do_nest(moving):
         exists = (offsets >= lowest) & (offsets <= layout.last)
         rest = np.where(exists, offsets - lowest, 0)
         digits = []
@@ -759,24 +762,19 @@ def indices_at(
     return tuple(np.where(exists, i, 0) for i in index), exists
 
 
-def moving_loops(layout: Layout) -> tuple[list[Block], int]:
-    """Return the loops that move, the largest stride first, and the least offset they lead to.
+def moving_loops(layout: Layout) -> list[tuple[int, int, int]]:
+    """Return stride, extent and number of each block that moves, the smallest stride first."""
+    loops = [
+        (abs(stride), extent, k)
+        for k, (_, _, extent, stride) in enumerate(layout.blocks)
+        if extent > 1 and stride
+    ]
+    return sorted(loops)
 
-    Of loops of one stride the longest comes first, then the last.
-    """
-    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
-    loops.sort(key=lambda block: (abs(block.stride), block.extent))
-    return loops[::-1], layout.offset0 + _free(loops)[0]
 
-
-def do_nest(loops: list[Block]) -> bool:
-    """Whether each stride covers all loops inside it; the largest stride comes first."""
-    covered = 1
-    for _, _, extent, stride in reversed(loops):
-        if abs(stride) < covered:
-            return False
-        covered = abs(stride) * extent
-    return True
+def do_nest(loops: list[tuple[int, int, int]]) -> bool:
+    """Whether each stride covers all loops inside it."""
+    return all(outer >= stride * extent for (stride, extent, _), (outer, _, _) in pairwise(loops))
 
 
 def _searched(

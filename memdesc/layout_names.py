@@ -138,11 +138,8 @@ def names_of(layout: Layout, bits: int, letters: str | None = None) -> tuple[Nam
     if not any(name.domain == CANONICAL for name in names) and is_laid_out_by(layout, tag):
         names.insert(0, Name(_MEMDESC, str(tag), CANONICAL))
     ranks = {"data": 0, CANONICAL: 1}
-
-    def rank(name: Name) -> tuple[bool, int]:
-        return dim_letters(name.text) != letters, ranks.get(name.domain, len(ranks))
-
-    return tuple(sorted(names, key=rank))
+    names.sort(key=lambda name: (dim_letters(name.text) != letters, ranks.get(name.domain, 2)))
+    return tuple(names)
 
 
 def cute_text(layout: Layout, letters: str | None = None) -> str:

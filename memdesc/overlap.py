@@ -15,9 +15,9 @@ def check_overlap(layout: Layout) -> None:
     Broadcasts (stride 0) are ignored: they are legal in a source. Nearly all layouts have nested
     strides, each at least as large as the whole loop inside it, and need no search.
     """
-    loops, _ = moving_loops(layout)
+    loops = moving_loops(layout)
     if layout.nelems and not do_nest(loops):
-        _search(layout, loops)
+        _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:

@@ -64,20 +64,27 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     'f32:p:blocked:aBcd8b::f0'
     """
     if isinstance(desc, RuntimeDesc):
-        known = desc.tag is not None and RUNTIME not in desc.strides
-        padded = "p" if desc.tag is not None and desc.dims != desc.padded_dims else ""
-        return f"{desc.dtype}:{padded}:blocked:{_runtime_tag(desc) if known else UNKNOWN}::f0"
+        tag, sizes, text = desc.tag, desc.padded_dims, UNKNOWN
+        if tag is not None and RUNTIME not in desc.strides:
+            # as in oneDNN, a runtime dim has the least extent
+            whole = zip(sizes, tag.block_sizes, strict=True)
+            outer = [(size if size == RUNTIME else size // block, block) for size, block in whole]
+            inner = (digit for digit in tag.digits if digit.extent)
+            text = _letters(desc.strides, outer)
+            text += "".join(f"{digit.extent}{LETTERS[digit.axis]}" for digit in inner)
+        padded = "p" if tag is not None and desc.dims != sizes else ""
+        return f"{desc.dtype}:{padded}:blocked:{text}::f0"
     checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile(desc.letters)
     outer = [(blocks[0].extent, blocks[0].step) for _, blocks in desc.layout.parts]
-    tag = _letters(desc.strides, outer)
-    tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
+    text = _letters(desc.strides, outer)
+    text += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
     # compensation starts at a multiple of 4 bytes; oneDNN treats the bytes before it as a gap
     is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
     strides = "" if is_dense else "x".join(map(str, desc.strides))
     extra = "f0" if desc.extra is None else desc.extra.to_verbose()
-    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:{extra}"
+    return f"{desc.dtype}:{flags}:blocked:{text}:{strides}:{extra}"
 
 
 def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
@@ -87,18 +94,6 @@ def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
         range(len(strides)), key=lambda dim: (-((strides[dim] - 1) % 2**64), -outer[dim][0], dim)
     )
     return "".join(LETTERS[dim].upper() if outer[dim][1] > 1 else LETTERS[dim] for dim in order)
-
-
-def _runtime_tag(desc: RuntimeDesc) -> str:
-    assert desc.tag is not None  # noqa: S101 - for the type checker: the caller asked
-    # as in oneDNN, a runtime dim has the least extent
-    outer = [
-        (size if size == RUNTIME else size // block, block)
-        for size, block in zip(desc.padded_dims, desc.tag.block_sizes, strict=True)
-    ]
-    inner = (digit for digit in desc.tag.digits if digit.extent)
-    blocks = "".join(f"{digit.extent}{LETTERS[digit.axis]}" for digit in inner)
-    return _letters(desc.strides, outer) + blocks
 
 
 def from_verbose(

@@ -231,7 +231,7 @@ class Drawing(NamedTuple):
 
 def svg_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
     """Return the halves side by side under the head lines, the legend below them."""
-    head = [_cut(line) for line in head]
+    head = [line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…" for line in head]
     lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
     lines += [
         label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
@@ -280,10 +280,6 @@ def _half_html(half: Drawing) -> str:
         f'<div class="memdesc-sheet" style="flex:0 0 {size[0]}px">'
         f"{document((-_LEFT, -_ABOVE), size, half.caption, *half.parts)}</div></div></div>"
     )
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 
 def _symbol(symbol: str, x: int, y: int) -> str:
