@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from memdesc.checked import SCHEMA, Written, check_schema, check_types
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import value_class
 from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
@@ -251,12 +251,14 @@ class ImageDesc(Written):
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
         from memdesc.picture.cells import Pixels  # only pictures need them
-        from memdesc.picture.draw import checked_cells, draw_image
+        from memdesc.picture.draw import checked_cells, draw_cells
 
         called = self.desc.letters or LETTERS if letters is None else letters
         pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
         cells = checked_cells(self.desc, called, highlight, pixels=pixels)
-        return draw_image(cells, repr(self), pixels)
+        size = f"{self._spelled} of {counted(self.channels, 'channel')}"
+        what = "image: each lane shows the offset and the index"
+        return draw_cells(cells, repr(self), size, what)
 
     def _repr_html_(self) -> str:
         return self.show().fragment

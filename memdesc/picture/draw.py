@@ -31,19 +31,11 @@ def draw_layout(cells: Cells, title: str, nbytes: tuple[int, int]) -> Picture:
     size = f"{whole} bytes in {counted(n_lines, 'cache line')}"
     size += f", the last {compensation} of them compensation" if compensation else ""
     what = "index" if cells.values is None else "value at"
-    return _draw_cells(cells, title, size, f"memory: each offset shows the {what}")
+    return draw_cells(cells, title, size, f"memory: each offset shows the {what}")
 
 
-def draw_image(cells: Cells, title: str, pixels: Pixels) -> Picture:
-    """Draw an image as pixels, like `draw_layout`; `pixels` says how its pixels lie."""
-    width, channels, slice_rows = pixels
-    rows = (cells.layout.last + 1) // (width * channels)
-    sides = (width, slice_rows, rows // slice_rows) if slice_rows else (width, rows)
-    size = f"{' x '.join(map(str, sides))} pixels of {counted(channels, 'channel')}"
-    return _draw_cells(cells, title, size, "image: each lane shows the offset and the index")
-
-
-def _draw_cells(cells: Cells, title: str, size: str, what: str) -> Picture:
+def draw_cells(cells: Cells, title: str, size: str, what: str) -> Picture:
+    """Draw a buffer or an image of some size under a title; `what` says what its cells show."""
     layout = cells.layout
     padding = layout.padded_nelems - layout.nelems
     count = f"{layout.nelems} elements" + (f" and {padding} of padding" if padding else "")
