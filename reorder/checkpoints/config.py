@@ -465,53 +465,47 @@ def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
 # --- reading ---
 
 
-class _Targets(NamedTuple):
-    """What is said about layers, by their names or by expressions after ``re:``.
-
-    Nothing is said about layers that are not quantised. In a list that is not exact, a name may be
-    the first or the last words of the layer's (transformers 5.24, `should_convert_module`), and
-    ``*`` stands for any letters.
-    """
-
-    file: str
-    said: Mapping[str, tuple[Said, ...]]
-    is_exact: bool = True
-
-    def find(self, layer: str) -> str | None:
-        """Return the target that has a layer, or the stack of an expert; names come first."""
-        names = [layer, stacked_name(layer)]
-        if not self.is_exact:
-            words = layer.split(".")
-            for count in range(1, len(words)):
-                names += [".".join(words[:count]), ".".join(words[-count:])]
-        for name in names:
-            if name in self.said:
-                return name
-        with about(self.file):
-            return next((text for text in self.said if self._matches(text, layer)), None)
-
-    def _matches(self, text: str, layer: str) -> bool:
-        if text.startswith(_PATTERN):
-            return matches_pattern(text, layer)
-        ends = (text, f"{text}.*", f"*.{text}") if "*" in text and not self.is_exact else ()
-        return any(fnmatchcase(layer, each) for each in ends)
-
-
 class Declared(NamedTuple):
-    """What the config files of a model say about its layers; the first one decides."""
+    """What the config files of a model say about its layers; the first one decides.
+
+    Texts that name layers are names, or expressions after ``re:``; nothing is said of the layers
+    of one that are not quantised.
+    """
 
     file: str
     # What it says about layers without a target; empty if nothing. These are several if the names
     # of tensors decide between them.
     rest: tuple[Said, ...]
     # what it says about groups of layers, by names, classes, or expressions
-    targets: _Targets
-    # the layers that are not quantised
-    ignored: _Targets
+    targets: Mapping[str, tuple[Said, ...]]
+    # the layers that are not quantised, and whether loaders compare whole names with these
+    ignored: Mapping[str, tuple[Said, ...]]
+    is_exact: bool
 
     def __str__(self) -> str:
-        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.said.values())))
+        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.values())))
         return f"{self.file} declares {' and '.join(said)}"
+
+    def find(self, listed: Collection[str], layer: str) -> str | None:
+        """Return the text of a list that has a layer, or the stack of an expert; names come first.
+
+        In a list that is not exact, a name may be the first or the last words of the layer's
+        (transformers 5.24, `should_convert_module`), and ``*`` stands for any letters.
+        """
+        is_exact = self.is_exact or listed is self.targets
+        names, words = [layer, stacked_name(layer)], layer.split(".")
+        for count in () if is_exact else range(1, len(words)):
+            names += [".".join(words[:count]), ".".join(words[-count:])]
+        found = (name for name in names if name in listed)
+
+        def has_layer(text: str) -> bool:
+            if text.startswith(_PATTERN):
+                return matches_pattern(text, layer)
+            ends = (text, f"{text}.*", f"*.{text}") if "*" in text and not is_exact else ()
+            return any(fnmatchcase(layer, each) for each in ends)
+
+        with about(self.file):
+            return next(chain(found, filter(has_layer, listed)), None)
 
     def at(self, layer: str) -> tuple[Said, ...]:
         """Return what is said about a layer, by its name, an expression, or the usual for a class.
@@ -520,21 +514,21 @@ class Declared(NamedTuple):
         checkpoint does not say. Fails if a target is not a regular expression, or takes long.
         """
         for listed in (self.ignored, self.targets):
-            by = listed.find(layer)
-            if by is not None and listed.said[by]:
-                return listed.said[by]
+            by = self.find(listed, layer)
+            if by is not None and listed[by]:
+                return listed[by]
             if by is not None:
                 # expressions of GPTQModel have a prefix of their own
                 is_dynamic = listed is self.targets and by.startswith(_PATTERN)
                 shown = f"-:{by.removeprefix(_PATTERN)}" if is_dynamic else by
-                reason = f"{listed.file} ignores {layer}{'' if by == layer else f', by {shown!r}'}"
-                return (Said(listed.file, None, reason=reason, is_ignored=True),)
+                reason = f"{self.file} ignores {layer}{'' if by == layer else f', by {shown!r}'}"
+                return (Said(self.file, None, reason=reason, is_ignored=True),)
         if self.rest:
             return self.rest
-        said = self.targets.said.items()
+        said = self.targets.items()
         # the name of a class starts with a capital letter
         classes = [x for each, of in said if each.isidentifier() and each[0].isupper() for x in of]
-        names = ", ".join(self.targets.said) or "no layers"
+        names = ", ".join(self.targets) or "no layers"
         reason = f"{self.file} declares {names}, none of which is {layer}"
         return tuple(classes) or (Said(self.file, None, reason=reason, is_unlisted=True),)
 
@@ -721,8 +715,7 @@ def declared_by(file: str, section: Json) -> Declared:
         said |= dict.fromkeys(names or (), found)
         rest = found if names is None else rest
     targets = said if how.groups == _RULES else dict(sorted(said.items()))
-    ignored = _Targets(file, dict.fromkeys(listed, ()), how.is_exact)
-    return Declared(file, rest, _Targets(file, targets), ignored)
+    return Declared(file, rest, targets, dict.fromkeys(listed, ()), how.is_exact)
 
 
 def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ files of the model, and a name given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from math import inf, prod
 from pathlib import Path
@@ -57,6 +57,8 @@ _COMMON = ("weight", "data", "blocks")
 _BARE_SCALES = ("scale_inv", "weight_scale")
 # scales of few codes may have this many elements: kernels pad them
 _MIN_SCALES = 512
+# the type of a tensor that was not read
+_ABSENT = "unknown"
 # metadata key in which ComfyUI says how layers are quantised
 _COMFYUI = "_quantization_metadata"
 # tensors of formats that are not decoded -> the name whose error says why
@@ -133,11 +135,19 @@ class Weight(NamedTuple):
 class Claims(NamedTuple):
     """What files and the caller claim about the weights of a checkpoint."""
 
-    # what the model's config files declare
-    declared: Declared | None = None
+    # what the model's config files declare, or why that is not known
+    said: Declared | None = None
+    problem: str = ""
     # the record that the caller names
     name: str | None = None
     options: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def declared(self) -> Declared | None:
+        """What the config files declare. Fails if they are damaged, or contradict each other."""
+        if self.problem:
+            raise MemdescError(self.problem)
+        return self.said
 
 
 class Model:
@@ -145,13 +155,10 @@ class Model:
 
     def __init__(self, path: Path, container: Container) -> None:
         self.path, self.container, self.configs = path, container, Configs(path)
+        # the tensors by name
+        self.entries: Entries = container.entries
         # what weights are, by the names of their codes
         self._known: dict[str, Weight] = {}
-
-    @property
-    def entries(self) -> Entries:
-        """The tensors by name."""
-        return self.container.entries
 
     def keeping(self, entries: dict[str, Entry]) -> Model:
         """Return the same model with other tensors; what its weights are stays decided."""
@@ -163,31 +170,44 @@ class Model:
     def claims(self) -> Claims:
         """What the metadata and the files beside the checkpoint claim."""
         if _COMFYUI in self.container.metadata:
-            raise MemdescError(
+            why = (
                 f"the header has {_COMFYUI}, by which ComfyUI may order scales for a kernel, or "
                 "rotate weights, which no record here does; decode it with ComfyUI"
             )
-        return Claims(self.configs.declared)
-
-    @property
-    def declared_if_whole(self) -> Declared | None:
-        """What the config files declare; None if they are damaged, which `weights` says."""
-        with suppress(MemdescError):
-            return self.claims.declared
-        return None
+            return Claims(problem=why)
+        try:
+            return Claims(self.configs.declared)
+        except MemdescError as error:
+            return Claims(problem=str(error))
 
     @cached_property
     def found(self) -> list[Weight]:
-        """The quantised weights with tensors here, without what they are."""
-        nothing = self.path, 0, 0, FileState(0, 0)
-        absent = {name: Entry(name, "unknown", (), *nothing) for name in self._homes}
+        """The quantised weights with tensors here, without what they are.
+
+        Tensors of theirs may be in files that were not read: in shards that cannot be, or in
+        others of the model.
+        """
+        unread = self.container.unread.items()
+        homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
+        nothing, absent = (self.path, 0, 0, FileState(0, 0)), dict[str, Entry]()
+        for name, file in homes.items():
+            if name not in self.entries and file != self.path.name:
+                away = f"{name} is in {file}, unread"
+                absent[name] = Entry(name, _ABSENT, (), *nothing, reason=away)
         found = find_weights({**self.entries, **absent})
-        return [each for each in found if not self.entries.keys().isdisjoint(each.names)]
+        return [each for each in found if not absent.keys() >= {*each.names}]
 
     @cached_property
     def weights(self) -> list[Weight]:
         """The quantised weights, and what each is."""
         return [*map(self.decided, self.found)]
+
+    def decided(self, found: Weight) -> Weight:
+        """Return a quantised weight with what it is, decided once."""
+        name = found.codes.name
+        if name not in self._known or self._known[name].tensors.items() - found.entries.items():
+            self._known[name] = decide(found, self.claims)
+        return self._known[name]
 
     def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
         """Return single tensors, and weights with a note or that config.json declares, by name.
@@ -195,9 +215,10 @@ class Model:
         If a weight is something else, `is_strict` refuses that; otherwise its tensors are single.
         """
         taken, items = dict[str, Weight](), dict[str, Weight | Entry]()
+        is_undeclared = self.claims.said is None and not self.claims.problem
         for found in find_weights(self.entries):
             has_note = found.codes.note is not None
-            if not has_note and self.claims.declared is None:
+            if is_undeclared and not has_note:
                 continue
             weight = decide(found, Claims()) if has_note else self.decided(found)
             if weight.tensors:
@@ -214,42 +235,19 @@ class Model:
                 items[called] = whole or entry
         return items
 
-    @cached_property
-    def _homes(self) -> dict[str, str]:
-        """The files of tensors that were not read: unreadable shards, or others of the model."""
-        unread = self.container.unread.items()
-        homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
-        read = {*self.entries, *(name for name, file in homes.items() if file == self.path.name)}
-        return {name: file for name, file in homes.items() if name not in read}
-
-    def decided(self, found: Weight) -> Weight:
-        """Return a quantised weight with what it is; nothing if tensors are in unread files."""
-        name = found.codes.name
-        if name not in self._known or self._known[name].tensors.items() - found.entries.items():
-            try:
-                self._known[name] = self._decided_by(found, self.claims)
-            except MemdescError as error:
-                self._known[name] = found._replace(reason=str(error))
-        return self._known[name]
-
-    def _decided_by(self, found: Weight, claims: Claims) -> Weight:
-        homes = self._homes
-        away = [f"{each} is in {homes[each]}, unread" for each in found.names if each in homes]
-        return found._replace(reason=", ".join(away)) if away else decide(found, claims)
-
     def weight_at(self, prefix: str, claims: Claims) -> Weight:
         """Return the weight with a prefix, which may also be the name of its codes."""
         codes = None if claims.name is None else tensors_of(read_name(claims.name)[0])[0]
         for name in (prefix, f"{prefix}.weight"):
             entry = self.entries.get(name)
             if entry is not None and codes is None and isinstance(entry.desc, RecordDesc):
-                claims = claims._replace(declared=None, name=entry.desc.name)
+                claims = Claims(name=entry.desc.name, options=claims.options)
             elif entry is None or codes != ONE:
                 continue
             return decide(weight_of(self.entries, name).single, claims)
         for each in self.found:
             if prefix in {each.prefix, each.codes.name}:
-                return self._decided_by(each, claims)
+                return decide(each, claims)
         known = first_of(repr(each.prefix) for each in self.found)
         hint = f": {known}" if known else ""
         raise MemdescError(
@@ -391,39 +389,41 @@ def holds_codes(entry: Entry) -> bool:
     return DATA_TYPES[kind].bits <= most and kind != "boolean"
 
 
-def tensors_of(name: str) -> tuple[str, ...]:
-    """Return the names of the tensors of a record."""
+def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the tensors of a record, with the optional ones among those given."""
     scheme = SCHEMES.get(name)
-    return (ONE,) if scheme is None else scheme.tensors()
+    return (ONE,) if scheme is None else scheme.tensors(**scheme.shown(held))
 
 
 # --- what does not fit in a model ---
 
 
-def find_plain(model: Model, layers: Iterable[str]) -> dict[str, str]:
-    """Return why layers do not fit that config declares quantised, but whose weights are plain."""
-    found, declared = dict[str, str](), model.declared_if_whole
-    for layer in layers:
-        by = declared.targets.find(layer) if declared else None
-        said = declared.at(layer)[0] if declared and by is not None else None
-        if said is not None and said.name is not None:
-            found[layer] = f"{said.file} declares {said.name}, but its weight is plain"
-    return found
+def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why layers do not fit that config declares quantised, by name.
 
-
-def find_unscaled(model: Model) -> dict[str, str]:
-    """Return why layers do not fit that config declares quantised, but whose codes lack scales."""
-    found: dict[str, str] = {}
-    declared = model.declared_if_whole
-    taken = {name for weight in model.weights for name in weight.names}
-    for name, entry in model.entries.items():
-        layer, _, role = name.rpartition(".")
-        is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
-        for said in declared.at(layer) if declared and is_matrix and holds_codes(entry) else ():
-            if said.name is not None and tensors_of(said.name)[0] == role:
-                why = f"no scales are beside its codes of {entry.dtype}"
-                found.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
-    return found
+    Those of the first result are some of the `plain` ones, and those of the second have codes, but
+    no scales.
+    """
+    floats, codes = dict[str, str](), dict[str, str]()
+    declared, taken = model.claims.said, {name for x in model.weights for name in x.names}
+    if declared is None:  # the reasons of `weights` say whether the config files are damaged
+        return floats, codes
+    try:
+        for layer in plain:
+            is_named = declared.find(declared.targets, layer) is not None
+            said = declared.at(layer)[0] if is_named else None
+            if said is not None and said.name is not None:
+                floats[layer] = f"{said.file} declares {said.name}, but its weight is plain"
+        for name, entry in model.entries.items():
+            layer, _, role = name.rpartition(".")
+            is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
+            for said in declared.at(layer) if is_matrix and holds_codes(entry) else ():
+                if said.name is not None and tensors_of(said.name)[0] == role:
+                    why = f"no scales are beside its codes of {entry.dtype}"
+                    codes.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
+    except MemdescError as error:  # an expression that is not compared with names
+        floats[layer] = str(error)
+    return floats, codes
 
 
 def find_orphans(model: Model) -> dict[str, str]:
@@ -448,51 +448,42 @@ def decide(found: Weight, claims: Claims) -> Weight:
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
-    if found.reason:  # its note is damaged
-        return found
+    reason = ", ".join(x.reason for x in found.entries.values() if x.dtype == _ABSENT)
     if found.quantized is not None:
         way = "is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
-        return found._replace(reason=f"{found.prefix!r} {way}")
-    made, reasons = dict[RecordDesc | None, Weight](), list[str]()
+        reason = reason or f"{found.prefix!r} {way}"
+    if reason or found.reason:  # its note is damaged
+        return found._replace(reason=reason or found.reason)
     try:
         noted = None if found.note is None else record_of(found.note)
         said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
-        present = [each for each in said if each is None or _has_tensors_of(found, each.name)]
     except MemdescError as error:
         return found._replace(reason=str(error))
-    for each in present or said:
-        try:
-            weight = _read(found, claims, noted, each)
-            made[weight.desc] = weight
-        except MemdescError as error:
-            reasons.append(str(error))
+    held = found.entries
+    present = [x for x in said if not x or not x.name or {*tensors_of(x.name, held)} <= {*held}]
+    read = [_read(found, claims, noted, each) for each in present or said]
+    made = {each.desc: each for each in read if each.desc is not None}
     if len(made) > 1:
         names = " and ".join(map(repr, made))
         fits = f"{found.prefix!r} fits {names}, which are declared for different classes"
         return found._replace(reason=f"{fits}: give the name")
-    return next(iter(made.values())) if made else found._replace(reason=reasons[0])
-
-
-def _has_tensors_of(found: Weight, name: str | None) -> bool:
-    scheme = None if name is None else SCHEMES.get(name)
-    wanted = () if scheme is None else scheme.tensors(**scheme.shown(found.entries))
-    return {*wanted} <= found.entries.keys()
+    return next(iter(made.values()), read[0])
 
 
 def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
-    """Return what tensors are, given what is declared about this layer."""
-    name, options = _named(claims, found, noted, said)
-    by = about(f"{said.file} declares {name}") if said and claims.name is None else nullcontext()
-    with by:
-        desc = desc_of_tensors(found, name, options)
-        _check_said(found, desc, claims, said)
-        looked_up = _looked_up(found, desc)
-        if looked_up is not None:
-            return looked_up._replace(desc=desc_of_tensors(looked_up, name, options))
-        if noted not in (None, desc):
-            held = f"{found.codes.name!r} is stored as part of {noted!r}"
-            raise MemdescError(f"{held}, as its descriptor says, not of {desc!r}")
-    return found._replace(desc=desc)
+    """Return what tensors are, or why that is unknown, given what is declared about the layer."""
+    try:
+        name, options = _named(claims, found, noted, said)
+        by = f"{said.file} declares {name}" if said and claims.name is None else ""
+        with about(by) if by else nullcontext():
+            desc = desc_of_tensors(found, name, options)
+            _check_said(found, desc, claims, noted, said)
+            looked_up = _looked_up(found, desc)
+            if looked_up is not found:
+                desc = desc_of_tensors(looked_up, name, options)
+    except MemdescError as error:
+        return found._replace(reason=str(error))
+    return looked_up._replace(desc=desc)
 
 
 def _named(
@@ -550,10 +541,10 @@ def _fitting(found: Weight) -> list[str]:
     return names
 
 
-def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
+def _looked_up(found: Weight, desc: RecordDesc) -> Weight:
     """Return a weight with scales for each input, if a table gives groups in another order."""
     if (order := found.order) is None:
-        return None
+        return found
     at = desc.letters.find("i")
     inputs, kind = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
     if kind is None or kind.name not in INTEGERS or not inputs * kind.bits == 8 * order.nbytes > 0:
@@ -562,7 +553,7 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     table, group = order.read().view(kind.numpy), dict(desc.options).get("group")
     size = inputs if group in (-1, None) else int(str(group))
     if np.array_equal(table, np.arange(inputs) // size):
-        return None
+        return found
     scheme = SCHEMES.get(desc.name)
     parts = () if scheme is None else scheme.parts
     roles = [part.tensor for part in parts if part.by in found.entries]
@@ -580,8 +571,13 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight | None:
     return found._replace(entries=held, is_looked_up=True)
 
 
-def _check_said(found: Weight, desc: RecordDesc, claims: Claims, said: Said | None) -> None:
-    """Refuse options that contradict the files of the model, and tensors that are not used."""
+def _check_said(
+    found: Weight, desc: RecordDesc, claims: Claims, noted: RecordDesc | None, said: Said | None
+) -> None:
+    """Refuse what contradicts the files of the model, and tensors that are not used."""
+    if noted not in (None, desc):
+        held = f"{found.codes.name!r} is stored as part of {noted!r}"
+        raise MemdescError(f"{held}, as its descriptor says, not of {desc!r}")
     if said is not None and said.name == desc.name:
         inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
         is_one = group == -1

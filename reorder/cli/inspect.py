@@ -19,7 +19,7 @@ from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, UNQUANTISED, WEIGHT, Container, Entry
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.weights import Model, Weight, find_orphans, find_plain, find_unscaled
+from reorder.checkpoints.weights import Model, Weight, find_misdeclared, find_orphans
 from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
 from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
@@ -47,8 +47,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
     weights = _weights(container, model.weights)
     chosen = [each for each in weights if each.codes.name in shown]
     chosen.sort(key=lambda each: each.prefix)
-    plain = [each.prefix for each in weights if each.desc is None]
-    unscaled, orphans = find_unscaled(model), find_orphans(model)
+    floats = (each.prefix for each in weights if each.desc is None)
+    plain, unscaled = find_misdeclared(model, floats)
+    orphans = find_orphans(model)
     facts: Facts = {
         "files": [*map(str, container.files)],
         "tensors": found,
@@ -72,7 +73,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         **_layers(chosen),
         "unread": {file: [*each.names] for file, each in container.unread.items()},
         "unscaled": sorted([*unscaled, *orphans]),
-        "notes": _notes(model, find_plain(model, plain), unscaled, orphans),
+        "notes": _notes(model, plain, unscaled, orphans),
     }
     return facts, 1 if facts["unread"] or facts["unscaled"] or not found else 0
 

@@ -113,6 +113,20 @@ def test_inspect_says_which_layers_are_quantised(
     ]
 
 
+@pytest.mark.parametrize("key", ["ignore", "targets"])
+def test_inspect_shows_tensors_beside_an_expression_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    names = {"ignore": ["lm_head"], "targets": ["Linear"], key: ["re:("]}
+    section = _section("pack-quantized", _group(4, "group", *names["targets"]))
+    tensors = _layer("pack_quantized", group=16) | {"lm_head.weight": np.ones((8, 30), np.float16)}
+    facts = _inspected(
+        _folder(tmp_path / "in", tensors, {**section, "ignore": names["ignore"]}), capsys
+    )
+    assert {row["name"] for row in facts["tensors"]} == {*tensors}
+    assert "config.json: '(' is not a regular expression" in "".join(facts["notes"])
+
+
 def _shards(folder: Path, *, is_indexed: bool) -> None:
     folder.mkdir()
     one, other = (_layer("pack_quantized", f"m.{k}", group=16) for k in range(2))

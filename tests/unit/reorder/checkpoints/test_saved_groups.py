@@ -176,3 +176,24 @@ def test_codes_that_are_not_what_config_declares_are_read_only_as_they_are_store
         with pytest.raises(MemdescError, match=r"declares awq: .*; load_all"):
             load_all(tmp_path / "x.safetensors", kind)
     assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ("{", "it is not JSON"),
+        ('{"quantization_config": "awq"}', "is not a JSON object"),
+        ('{"quantization_config": {"quant_method": 3}}', "must be a string, not 3"),
+    ],
+)
+def test_a_damaged_config_does_not_keep_tensors_from_being_read_as_they_are_stored(
+    tmp_path: Path, config: str, problem: str
+) -> None:
+    layer = {f"fc.{name}": x for name, x in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    (tmp_path / "config.json").write_text(config)
+    for kind in (None, Record):
+        with pytest.raises(MemdescError, match=rf"{problem}.*; load_all\(path, reorder.Memory\)"):
+            load_all(tmp_path / "x.safetensors", kind)
+    assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
+    assert problem in refusal(tmp_path, "fc", "fp8_block")
