@@ -21,6 +21,9 @@ from memdesc.tuples import NamedTuple
 
 # how many records a message lists, and how many are tried
 SHOWN, _MOST = 3, 64
+# what was bound, by all facts but names, which messages have: a model has many alike weights
+_known: dict[object, Bound] = {}
+_MAX_KNOWN = 1024
 
 
 class Stored(NamedTuple):
@@ -73,6 +76,10 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     if missing:
         msg = f"no tensor {missing[0]!r}; {scheme.name} has the tensors {', '.join(names)}"
         return Bound((), (msg,))
+    held = tuple((role, *each[1:-1]) for role, each in stored.items())
+    key = scheme.name, tuple(checked.items()), held
+    if key in _known:
+        return _known[key]
     records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
     # flags that no name shows, since the tensors are called the same either way
@@ -91,7 +98,13 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
                     break
         except _OtherDimsError as error:
             others[str(error)] = None
-    return Bound(tuple(records.values()), tuple(tried or others))
+    bound = Bound(tuple(records.values()), tuple(tried or others))
+    values = {part.tensor for part in scheme.parts if part.shows or part.values}
+    if len(records) == 1 and values <= {*scheme.data}:  # no tensor was read
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = bound
+    return bound
 
 
 def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:

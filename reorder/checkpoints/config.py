@@ -465,47 +465,57 @@ def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
 # --- reading ---
 
 
-class Declared(NamedTuple):
-    """What the config files of a model say about its layers; the first one decides.
+class Listed(NamedTuple):
+    """What a section says of the layers that it lists; nothing of those that stay floats.
 
-    Texts that name layers are names, or expressions after ``re:``; nothing is said of the layers
-    of one that are not quantised.
+    In a list that is not exact, a name may be the first or the last words of the layer's
+    (transformers 5.24, `should_convert_module`), and ``*`` stands for any letters.
     """
+
+    said: Mapping[str, tuple[Said, ...]]
+    # those texts that are expressions, after ``re:``, or have a ``*``
+    expressions: tuple[str, ...]
+    is_exact: bool = True
+
+    @classmethod
+    def of(cls, said: Mapping[str, tuple[Said, ...]], *, is_exact: bool = True) -> Listed:
+        """Return a list of texts that name layers."""
+        expressions = (x for x in said if x.startswith(_PATTERN) or ("*" in x and not is_exact))
+        return cls(said, tuple(expressions), is_exact)
+
+    def find(self, layer: str) -> str | None:
+        """Return the text that has a layer, or the stack of an expert; names come first."""
+        names, words = [layer, stacked_name(layer)], layer.split(".")
+        for count in () if self.is_exact else range(1, len(words)):
+            names += [".".join(words[:count]), ".".join(words[-count:])]
+        for name in names:
+            if name in self.said:
+                return name
+        for text in self.expressions:
+            if text.startswith(_PATTERN):
+                is_it = matches_pattern(text, layer)
+            else:
+                is_it = any(fnmatchcase(layer, x) for x in (text, f"{text}.*", f"*.{text}"))
+            if is_it:
+                return text
+        return None
+
+
+class Declared(NamedTuple):
+    """What the config files of a model say about its layers; the first one decides."""
 
     file: str
     # What it says about layers without a target; empty if nothing. These are several if the names
     # of tensors decide between them.
     rest: tuple[Said, ...]
     # what it says about groups of layers, by names, classes, or expressions
-    targets: Mapping[str, tuple[Said, ...]]
-    # the layers that are not quantised, and whether loaders compare whole names with these
-    ignored: Mapping[str, tuple[Said, ...]]
-    is_exact: bool
+    targets: Listed
+    # the layers that are not quantised
+    ignored: Listed
 
     def __str__(self) -> str:
-        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.values())))
+        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.said.values())))
         return f"{self.file} declares {' and '.join(said)}"
-
-    def find(self, listed: Collection[str], layer: str) -> str | None:
-        """Return the text of a list that has a layer, or the stack of an expert; names come first.
-
-        In a list that is not exact, a name may be the first or the last words of the layer's
-        (transformers 5.24, `should_convert_module`), and ``*`` stands for any letters.
-        """
-        is_exact = self.is_exact or listed is self.targets
-        names, words = [layer, stacked_name(layer)], layer.split(".")
-        for count in () if is_exact else range(1, len(words)):
-            names += [".".join(words[:count]), ".".join(words[-count:])]
-        found = (name for name in names if name in listed)
-
-        def has_layer(text: str) -> bool:
-            if text.startswith(_PATTERN):
-                return matches_pattern(text, layer)
-            ends = (text, f"{text}.*", f"*.{text}") if "*" in text and not is_exact else ()
-            return any(fnmatchcase(layer, each) for each in ends)
-
-        with about(self.file):
-            return next(chain(found, filter(has_layer, listed)), None)
 
     def at(self, layer: str) -> tuple[Said, ...]:
         """Return what is said about a layer, by its name, an expression, or the usual for a class.
@@ -514,9 +524,10 @@ class Declared(NamedTuple):
         checkpoint does not say. Fails if a target is not a regular expression, or takes long.
         """
         for listed in (self.ignored, self.targets):
-            by = self.find(listed, layer)
-            if by is not None and listed[by]:
-                return listed[by]
+            with about(self.file):
+                by = listed.find(layer)
+            if by is not None and listed.said[by]:
+                return listed.said[by]
             if by is not None:
                 # expressions of GPTQModel have a prefix of their own
                 is_dynamic = listed is self.targets and by.startswith(_PATTERN)
@@ -525,10 +536,12 @@ class Declared(NamedTuple):
                 return (Said(self.file, None, reason=reason, is_ignored=True),)
         if self.rest:
             return self.rest
-        said = self.targets.items()
+        said = self.targets.said
         # the name of a class starts with a capital letter
-        classes = [x for each, of in said if each.isidentifier() and each[0].isupper() for x in of]
-        names = ", ".join(self.targets) or "no layers"
+        classes = [
+            x for name in said if name.isidentifier() and name[0].isupper() for x in said[name]
+        ]
+        names = ", ".join(said) or "no layers"
         reason = f"{self.file} declares {names}, none of which is {layer}"
         return tuple(classes) or (Said(self.file, None, reason=reason, is_unlisted=True),)
 
@@ -715,7 +728,8 @@ def declared_by(file: str, section: Json) -> Declared:
         said |= dict.fromkeys(names or (), found)
         rest = found if names is None else rest
     targets = said if how.groups == _RULES else dict(sorted(said.items()))
-    return Declared(file, rest, targets, dict.fromkeys(listed, ()), how.is_exact)
+    ignored = Listed.of(dict.fromkeys(listed, ()), is_exact=how.is_exact)
+    return Declared(file, rest, Listed.of(targets), ignored)
 
 
 def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:

@@ -410,9 +410,8 @@ def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str]
         return floats, codes
     try:
         for layer in plain:
-            is_named = declared.find(declared.targets, layer) is not None
-            said = declared.at(layer)[0] if is_named else None
-            if said is not None and said.name is not None:
+            said = declared.at(layer)[0]
+            if said.name is not None and declared.targets.find(layer) is not None:
                 floats[layer] = f"{said.file} declares {said.name}, but its weight is plain"
         for name, entry in model.entries.items():
             layer, _, role = name.rpartition(".")

@@ -412,6 +412,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     )
 
 
+@lru_cache(maxsize=1024)  # a model has many tensors of the same shape
 def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
     """Return the descriptor that follows from dtype and shape, or None and the reason.
 
