@@ -8,7 +8,6 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.tile_program import SLOT_BITS
 from reorder.cpu.tables import Array
 from reorder.values.binding import BoundAttr
 from reorder.values.formats import (
@@ -208,20 +207,10 @@ class KernelConfig:
 
     @property
     def is_single(self) -> bool:
-        """Whether one stage computes dst from src: then only elements that are moved need scratch.
+        """Whether one stage computes dst from src, where integers of 4 bits are bytes.
 
-        It may have one operation, with so few operands that a slot holds all of them.
+        It has at most one operation. Only elements that are moved need scratch then.
         """
-        if not self.post_ops:
-            return self.is_direct
-        is_packed = any(DATA_TYPES[name].is_packed for name in (self.src, self.dst))
-        count = max((self.values[role].size for role in self.varying), default=0)
-        has_few = count * DATA_TYPES[self.work].bits <= SLOT_BITS
-        return has_few and not is_packed and self._has_no_values
-
-    @property
-    def _has_no_values(self) -> bool:
-        """Whether one stage computes dst from src, where integers of 4 bits are bytes."""
         has_one = len(self.post_ops) <= 1 and not self.bound.beta and not self.subtracts_wide
         return has_one and self.has_stage(as_bytes(self.src), as_bytes(self.dst))
 
@@ -232,7 +221,7 @@ class KernelConfig:
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        between: tuple[str, ...] = () if self._has_no_values else (self.work,)
+        between: tuple[str, ...] = () if self.is_single else (self.work,)
         if self.subtracts_wide:
             between = (self.work, self.difference)
         types = (self.src, self.dst, *between)

@@ -138,6 +138,31 @@ def test_moves_out_of_scratch_stream_where_tiles_start_lines(
     assert (Kernel(8, streams=True) in codes) is streams
 
 
+@pytest.mark.parametrize(
+    ("types", "attr"),
+    [
+        (
+            ("s8", "f32"),
+            Attr(src_scale=np.ones((512, 16)), src_scale_mask=3, src_scale_groups=(1, 32)),
+        ),
+        (("u4", "bf16"), None),
+        (("f32", "s4"), Attr(dst_scale=np.linspace(1, 2, 512), dst_scale_mask=1)),
+    ],
+)
+def test_a_tile_has_as_many_elements_as_a_slot_holds_of_the_moved_ones(
+    types: tuple[str, str], attr: Attr | None
+) -> None:
+    src, dst = map(partial(memory_desc, (512, 512)), types, ("ab", "ba"))
+    batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst, attr), 1, _MACHINE))
+    size = len(StageTable._fields)
+    tables = [
+        StageTable(*table[:size])
+        for code, table in pairwise(batch.program)
+        if isinstance(code, StageTypes)
+    ]
+    assert {table.rows * table.columns for table in tables} == {1 << 14}
+
+
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
     src, dst = (memory_desc((1071, 975), "f16", tag) for tag in ("ba", "BA8a16b2a"))
     boxes = BatchBuilder(plan_reorder(src, dst), 4, _MACHINE._replace(threads=4)).move_plan()
