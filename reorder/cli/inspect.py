@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import counted
 from memdesc.layout_names import dense_tag
 from memdesc.names import dim_letters
@@ -28,6 +29,8 @@ from reorder.records.numbers import number_bits
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # how many names a line shows
 _SHOWN = 8
+# what shares a scale if each input names its group
+_ACT_ORDER = "groups of inputs in any order"
 # types of weights that are not quantised
 _FLOATS = ("f64", *UNQUANTISED)
 
@@ -152,7 +155,7 @@ def _weights(container: Container, groups: Sequence[Weight]) -> list[Weight]:
 
 
 def _nbytes(weight: Weight) -> int:
-    return sum(entry.nbytes for entry in (weight.tensors or weight.entries).values())
+    return sum(entry.stored_nbytes for entry in (weight.tensors or weight.entries).values())
 
 
 def _layers(weights: Iterable[Weight]) -> Facts:
@@ -163,7 +166,8 @@ def _layers(weights: Iterable[Weight]) -> Facts:
         if (desc := weight.desc) is None:
             kind, elements = plain, 0
         else:
-            code, scales, elements = desc.rule.code, _scales(desc), prod(desc.dims)
+            code, elements = desc.rule.code, prod(desc.dims)
+            scales = _ACT_ORDER if weight.is_looked_up else _scales(desc)
             # where several elements share a code, the whole bits of one
             bits = int(desc.bits_per_element) if code.codebook else number_bits(desc, code)
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
@@ -232,12 +236,15 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
         dtype, layout = field.kind, f"{record.name} {field.tensor}"
         if isinstance(field, Field):
             dims = field.layout.dims
+            if prod(dims) * field.bits > entry.nbytes * BYTE_BITS:
+                # looked up for each input (act-order), and stored for each group
+                dims = (*entry.shape[:1], *dims[1:])
             if field.kind in BIT_PLANES and field.name != field.tensor:  # one of several planes
                 dtype = entry.dtype
             else:
                 layout = f"{record.name} {field.name}"
         if isinstance(field, Field) and field.kind not in BIT_PLANES:
-            padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
+            padding = entry.nbytes - field.desc.dtype.nbytes(prod(dims))
     elif isinstance(desc, MemoryDesc):
         dims = desc.dims if entry.is_described else entry.shape
         dtype, layout = str(desc.dtype), _layout_name(desc, desc.spelling)

@@ -1,5 +1,6 @@
 """What the tensors of a quantised weight are: all that says it must agree."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 import reorder
 from reorder.checkpoints.config import Configs
+from reorder.cli import main
 from tests.checkpoints import fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.checkpoints.convert.results import converted, refused
 from tests.unit.reorder.checkpoints.schemes import numbers_in, refusal
@@ -75,6 +77,23 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
     for step, shown in ((1, "1 to 4"), (-1, "-1 to 2")):
         write(folder, layer, g_idx=(order + step).astype(kind))
         assert f"fc.g_idx has groups {shown}, but there are 4" in refusal(folder)
+
+
+def test_inspect_shows_scales_of_act_order_as_they_are_stored(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, _ = gptq_layer(dims=(128, 64), group=32)
+    order = np.random.default_rng(0).permutation(np.arange(128) // 32).astype(np.int32)
+    write_config(folder, quant_method="gptq", bits=4, group_size=32, desc_act=True)
+    write(folder, layer, g_idx=order)
+    assert main(["inspect", str(folder), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: (row["dims"], row["padding"]) for row in facts["tensors"]}
+    grouped = dict.fromkeys(("fc.qzeros", "fc.scales"), ([4, 64], 0))
+    assert rows == grouped | {"fc.qweight": ([128, 64], 0), "fc.g_idx": ([128], 0)}
+    nbytes = sum(layer[name].nbytes for name in ("qweight", "qzeros", "scales"))
+    (kind,) = facts["quantised"]
+    assert (kind["scales"], kind["bytes"]) == ("groups of inputs in any order", nbytes)
 
 
 def test_one_group_may_be_smaller_than_config_says(folder: Path) -> None:
