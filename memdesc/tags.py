@@ -306,8 +306,8 @@ class _Parser:
         self.blocks = [token for token in self.tokens if token.extent is not None]
 
     def parse(self) -> FormatTag:
-        self._check_outer_letters()
-        self._check_blocks()
+        if fault := next(self._faults(), None):
+            raise self.error(*fault)
         axes = tuple(sorted(self.outer))
         steps = {token.at: step for dims in axes for token, step in self._steps(dims)}
         digits = tuple(
@@ -353,38 +353,33 @@ class _Parser:
     def _name(self, dims: tuple[int, ...]) -> str:
         return axis_name(dims, self.letters)
 
-    def _check_outer_letters(self) -> None:
-        """Check that the outer letters are the first dims without a gap, each once."""
-        outer = [token for token in self.tokens if token.extent is None]
-        dims = [dim for token in outer for dim in token.dims]
-        for token in outer:
-            if any(dims.count(dim) > 1 for dim in token.dims):
+    def _faults(self) -> Iterator[tuple[int, str]]:
+        """Yield where outer letters are not the first dims, and those in upper case not blocked."""
+        dims = [dim for own in self.tokens if own.extent is None for dim in own.dims]
+        for token in self.tokens:
+            if token.extent is None and any(dims.count(dim) > 1 for dim in token.dims):
                 name = self._name(token.dims)
-                raise self.error(token.at, f"dim {name} appears twice among the outer letters")
+                yield token.at, f"dim {name} appears twice among the outer letters"
         if not dims:
-            raise self.error(0, "a tag starts with the letters of its dims, such as 'abcd'")
+            yield 0, "a tag starts with the letters of its dims, such as 'abcd'"
         # an alias of oneDNN has all letters of its family
         count = max(dims) + 1 if self.letters == LETTERS else len(self.letters)
         if missing := [self.letters[dim] for dim in range(count) if dim not in dims]:
             reason = f"from {self.letters[0]!r} without a gap, but {missing[0]!r} is missing"
-            raise self.error(0, f"the dims run {reason}")
-
-    def _check_blocks(self) -> None:
-        """Check that exactly the upper-case dims have blocks."""
+            yield 0, f"the dims run {reason}"
         for token in self.blocks:
-            name = self._name(token.dims)
+            what, name = f"block {token.text}, but", self._name(token.dims)
             if token.dims not in self.outer:
-                reason = f"block {token.text}, but there is no outer letter for {name}"
-                raise self.error(token.at, reason)
+                yield token.at, f"{what} there is no outer letter for {name}"
             if not self.outer[token.dims].is_upper:
                 outer = "".join(other.text for other in self.outer.values())
-                reason = f"dim {name} is lower-case in {outer!r}; blocked dims are upper-case"
-                raise self.error(token.at, f"block {token.text}, but {reason}")
+                reason = f"is lower-case in {outer!r}; blocked dims are upper-case"
+                yield token.at, f"{what} dim {name} {reason}"
         blocked = {token.dims for token in self.blocks}
-        for dims, token in self.outer.items():
-            if token.is_upper and dims not in blocked:
-                reason = f"dim {self._name(dims)} is upper-case, but no block of it follows"
-                raise self.error(token.at, reason)
+        for own, token in self.outer.items():
+            if token.is_upper and own not in blocked:
+                name = self._name(own)
+                yield token.at, f"dim {name} is upper-case, but no block of it follows"
 
     def _steps(self, dims: tuple[int, ...]) -> list[tuple[_Token, int]]:
         """Return the tokens of an axis with their steps.

@@ -49,22 +49,18 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
     names = list(meanings(text, ndims) or _for_any_ndims(text, ndims))
-    names += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
+    known = _known_strings()
+    if len(text) <= _MAX_NAME and text not in known:
+        # two neighbours may be swapped
+        swaps = (f"{text[:k]}{text[k + 1]}{text[k]}{text[k + 2 :]}" for k in range(len(text) - 1))
+        swapped = (name for name in swaps if name in known or name in IMAGES)
+        names += [name for name in swapped if ndims in {None, _ndims_of(name)}]
     # what stands before a name in a program is not compared, unless known names have it too
     scope = re.match(r"(.*(::|\.))?", text, re.DOTALL)[0]  # type: ignore[index] # it matches all
-    is_known = scope and any(name.startswith(scope) for name in _known_strings())
+    is_known = scope and any(name.startswith(scope) for name in known)
     bare = text if is_known else text.removeprefix(scope)
-    names += nearest(bare, (*_known_strings(), *IMAGES), ndims)
+    names += nearest(bare, (*known, *IMAGES), ndims)
     return tuple(dict.fromkeys(names))[:_COUNT]
-
-
-def transposed(text: str) -> tuple[str, ...]:
-    """Return the known names that an unknown string becomes if two neighbours in it are swapped."""
-    known = _known_strings()
-    if len(text) > _MAX_NAME or text in known:
-        return ()
-    swaps = (f"{text[:k]}{text[k + 1]}{text[k]}{text[k + 2 :]}" for k in range(len(text) - 1))
-    return tuple(dict.fromkeys(name for name in swaps if name in known or name in IMAGES))
 
 
 def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
