@@ -112,7 +112,7 @@ def repack(
     out = Record(desc)
     if 0 not in desc.dims:
         perm = dim_order(source, desc.letters)
-        convert_numbers(record, out, perm, threads, None if exact else [])
+        convert_numbers(record, out, perm, threads, is_exact=exact)
     return out
 
 
@@ -171,19 +171,19 @@ def convert_numbers(
     out: Record,
     perm: tuple[int, ...],
     threads: int | None,
-    errors: list[float] | None,
+    *,
+    is_exact: bool,
 ) -> None:
     """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
 
-    Only with a list as `errors` may a factor of the scales become a rounded reciprocal; the largest
-    relative error of a product of scales is appended to it.
+    Unless it `is_exact`, a factor of the scales may become a rounded reciprocal.
     """
     if record.desc == out.desc and perm == tuple(range(len(perm))):
         for field in record.desc.fields:
             bits = load_bits(record.tensors[field.tensor], field, threads)
             store_bits(out.tensors[field.tensor], field, bits, threads)
         return
-    conversion = _Conversion(record, out, perm, errors)
+    conversion = _Conversion(record, out, perm, is_exact=is_exact)
     with np.errstate(all="ignore"):
         conversion.write()
     conversion.write_codes(threads)
@@ -213,9 +213,9 @@ class _Conversion:
     """
 
     def __init__(
-        self, record: Record, out: Record, perm: tuple[int, ...], errors: list[float] | None
+        self, record: Record, out: Record, perm: tuple[int, ...], *, is_exact: bool
     ) -> None:
-        self.record, self.out, self.perm, self.errors = record, out, perm, errors
+        self.record, self.out, self.perm, self.is_exact = record, out, perm, is_exact
         self.source, self.target = record.desc.rule, out.desc.rule
         # the dim of the source for each one of the target
         self.order = np.argsort(perm)
@@ -406,14 +406,12 @@ class _Conversion:
             self._put(number, each.values, what)
 
     def _check_reciprocals(self, made: NDArray[Any], wanted: NDArray[Any], what: str) -> None:
-        """Refuse reciprocals that change a product, unless the caller passed `errors`."""
+        """Refuse reciprocals that change a product, unless the caller lets them round it."""
         made, wanted = made.astype(np.float64), wanted.astype(np.float64)
         is_changed = (made != wanted) & ~(np.isnan(made) & np.isnan(wanted))
         error = float(np.max(abs(made - wanted) / abs(wanted), initial=0, where=is_changed))
         is_rounding = error <= _MAX_ERROR
-        if self.errors is not None and is_rounding:
-            self.errors.append(error)
-        elif is_changed.any():
+        if is_changed.any() and (self.is_exact or not is_rounding):
             hint = "; exact=False allows that" if is_rounding else ""
             self._refuse(
                 f"a factor becomes its reciprocal, and {is_changed.sum()} of {is_changed.size} "

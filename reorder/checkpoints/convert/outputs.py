@@ -274,11 +274,11 @@ def _moved_config(text: bytes, plan: Plan) -> bytes:
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
         sections = _sections(plan, layers, before)
+        if sections is None and before:
+            raise MemdescError(_why_undeclared(plan))
         if sections is None:
-            if before:
-                raise MemdescError(_why_undeclared(plan))
             plan.warnings += _undeclared(plan)
-            return text
+            break
         _check_plain(sections, layers)
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)

@@ -304,7 +304,8 @@ class Repack(Change):
             for data in made.values():
                 data[:] = 0  # there are gaps between fields
         # a warning of the step says what is rounded
-        convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
+        order = permutation(self.src, self.dst)
+        convert_numbers(record, Record(self.dst, made), order, 1, is_exact=False)
         return made
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:

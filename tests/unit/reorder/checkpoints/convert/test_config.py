@@ -77,3 +77,13 @@ def test_a_model_of_floats_takes_another_type(tmp_path: Path, to: str, key: str)
         assert found[name].tobytes() == x.tobytes()
     made = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert made == {key or "torch_dtype": {"bf16": "bfloat16", "f16": "float16"}[to]}
+
+
+def test_a_type_is_declared_beside_a_record_that_nothing_declares(tmp_path: Path) -> None:
+    floats = {f"{name}.weight": np.ones((8, 4), np.float32) for name in "ab"}
+    source = write_model(tmp_path / "in", {"": floats}, {"dtype": "float32"}, {})
+    rule = "a.weight: fp8_channel(codes=f8_e5m2)"
+    (*_, said) = convert(source, tmp_path / "out", rule, to="bf16").warnings
+    assert said.startswith("no config.json is written to declare fp8_channel: ")
+    made = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert made == {"dtype": "bfloat16"}
