@@ -422,25 +422,16 @@ def _facts_of(memory: Any) -> _Facts:
 
 
 def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return a Buffer or an Image; its size shows whether a caller released it."""
-    try:
-        facts: _Facts = memory.memdesc_facts
-    except AttributeError:
-        facts = _facts_of(memory)
-    if memory.size != facts.nbytes or facts.context != held.pointer:
-        raise LookupError
-    return memory, facts.allocation, facts.compared, _NO_EVENTS
-
-
-def _allocated(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return memory that this library allocated; nothing is asked of it if it was released."""
-    if memory.is_released:
+    """Return a Buffer or an Image that was not released; of a caller's, its size shows that."""
+    # nothing may be asked of memory of this library that was released
+    is_ours = type(memory) in ALLOCATED
+    if is_ours and memory.is_released:
         raise LookupError
     try:
         facts: _Facts = memory.memdesc_facts
     except AttributeError:
         facts = _facts_of(memory)
-    if facts.context != held.pointer:
+    if facts.context != held.pointer or not (is_ours or memory.size == facts.nbytes):
         raise LookupError
     return memory, facts.allocation, facts.compared, _NO_EVENTS
 
@@ -494,9 +485,7 @@ def _new(out: None, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the 
 
 _SIDES: Mapping[type, Callable[[Any, Any, _Queue], Side]] = MappingProxyType(
     {
-        cl.Buffer: _plain,
-        cl.Image: _plain,
-        **dict.fromkeys(ALLOCATED, _allocated),
+        **dict.fromkeys((cl.Buffer, cl.Image, *ALLOCATED), _plain),
         cl.array.Array: _array,
         DeviceMemory: _device_memory,
         np.ndarray: _host,

@@ -72,7 +72,7 @@ _ATTRS = {
 _TABLE = """
 rows | RowCopy 7x9x51 u8 abc bac
 rows of halves | RowCopy 5x7x71 f16 abc bac gaps=1,0
-crops of halves | RowCopy 300x40 f16 ab ab gaps=1,0
+crops of halves | Direct 300x40 f16 ab ab gaps=1,0
 skewed bytes | Staged 101x131 u8 ab ba
 skewed rows that end where vectors do | Staged 97x112 u8 ab ba gaps=1,0
 rows that end where vectors do | Staged 17x112 u8 ab ba gaps=1,0

@@ -89,14 +89,6 @@ class Loop(NamedTuple):
         return tuple(role for role, stride in pairs if stride == (0,))
 
 
-class MovingLoops(NamedTuple):
-    """The loops of several steps or without data; two of them may be contiguous in a buffer."""
-
-    loops: tuple[Loop, ...]
-    along_src: Loop | None
-    along_dst: Loop | None
-
-
 class Lane(NamedTuple):
     """One of the elements that move together: its lane, or its distance from the first."""
 
@@ -139,11 +131,13 @@ class Nest(NamedTuple):
         return prod(loop.extent for loop in self.loops)
 
     @property
-    def moving(self) -> MovingLoops:
-        """The loops without those of one step."""
-        loops = tuple(loop for loop in self.loops if loop.extent > 1 or not loop.valid)
-        along = (next((loop for loop in loops if loop.strides[k] == (1,)), None) for k in (0, 1))
-        return MovingLoops(loops, *along)
+    def moving(self) -> list[Loop]:
+        """The loops of several steps, or without data."""
+        return [loop for loop in self.loops if loop.extent > 1 or not loop.valid]
+
+    def along(self, operand: int) -> Loop | None:
+        """Return the moving loop that is contiguous in a buffer."""
+        return next((loop for loop in self.moving if loop.strides[operand] == (1,)), None)
 
     def strides(self, operand: int, along: Collection[Loop] = ()) -> list[int]:
         """Return the strides in a buffer of other loops, of indirect blocks, and of swizzles."""

@@ -12,7 +12,6 @@ Vectors near the end of src are moved byte by byte, so that nothing beyond it is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,12 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# The shortest row, in bytes, that is copied before tiles are tried, by the bytes of an element.
-# Tiles keep shorter rows together, and wider elements move as fast one by one.
+# The shortest row, in bytes, that is copied so, by the bytes of an element. Tiles keep shorter rows
+# together, and wider elements move as fast one by one.
 _LEAST_ROW = {1: VECTOR, 2: 129}
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
@@ -55,25 +54,24 @@ _MAX_NBYTES = MAX_INT - _MAX_GROUP
 _WORK_ITEMS, _STEPS = 128, 2
 
 
-def try_lower(task: KernelTask, least_row: Mapping[int, int] = _LEAST_ROW) -> tuple[Launch, ...]:
+def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows; empty if elements are as fast."""
     nest, nbytes = task.nest, task.accesses[1].nbytes
     moves_bytes = task.conversion is None and not task.has_image
-    if not moves_bytes or not nest.is_plain or nbytes not in least_row:
+    if not moves_bytes or not nest.is_plain or nbytes not in _LEAST_ROW:
         return ()
-    moving = nest.moving
-    if any(loop.valid != loop.extent for loop in moving.loops):
+    if any(loop.valid != loop.extent for loop in nest.moving):
         return ()
     if nest.steps * nbytes < task.device.min_tiled:
         return ()
-    first = moving.along_src
+    first = nest.along(0)
     length = 0 if first is None else first.extent * nbytes
-    if first is not moving.along_dst or not least_row[nbytes] <= length <= _MAX_NBYTES:
+    if first is not nest.along(1) or not _LEAST_ROW[nbytes] <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [
         loop._replace(strides=_in_bytes(loop.strides, nbytes))
-        for loop in without(moving.loops, (first,))
+        for loop in without(nest.moving, (first,))
     ]
     chain = _chain(row, loops)
     if prod(loop.extent for loop in chain) < _LEAST:
@@ -83,10 +81,6 @@ def try_lower(task: KernelTask, least_row: Mapping[int, int] = _LEAST_ROW) -> tu
     nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
     # the loops of a row are one loop of the kernel
     return (_launch(nest, chain, nest.filled(outer, 2), task.work_items(_WORK_ITEMS)),)
-
-
-# copies rows that no tile suits
-try_lower_short = partial(try_lower, least_row=dict.fromkeys(_LEAST_ROW, VECTOR))
 
 
 def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:

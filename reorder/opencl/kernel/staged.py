@@ -11,8 +11,8 @@ before its tile, and only the ends of the tensor's rows are parts of vectors. Sh
 each other in dst are one run: a row of local memory ends with a copy of what follows it.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
-elements; where src and dst share a short first loop, its words stay as they are. Local memory has
-the order of src where vectors of dst, but not those of src, have elements at the same distances.
+elements. Local memory has the order of src where vectors of dst, but not those of src, have
+elements at the same distances.
 """
 
 from __future__ import annotations
@@ -542,34 +542,22 @@ class Staged(Body):
         """Return the stores of elements to local memory that has the order of dst."""
         if self.is_paired:
             side = side._replace(bits=BYTE_BITS)
-        words = side.nbytes // WORD
-        if self.has_words:
-            values = [word_of(f"v{s}_0", k, words) for k in range(words)]
-        else:
-            values = [
-                " | ".join(
-                    _lane(f"v{s}_{row}", j, side) + (f" << {row * side.bits}" if row else "")
-                    for row in range(self.packed_rows)
-                )
-                for j in range(side.lanes)
-            ]
+        values = [
+            " | ".join(
+                _lane(f"v{s}_{row}", j, side) + (f" << {row * side.bits}" if row else "")
+                for row in range(self.packed_rows)
+            )
+            for j in range(side.lanes)
+        ]
         yield from self._scattered(side, s, values)
 
-    @property
-    def has_words(self) -> bool:
-        """Whether narrow elements that form a word of src form one of dst too."""
-        bits, run = self.src.bits, self.src.run
-        is_shared = bool(run) and run[0] == self.innermost and bits < WORD_BITS
-        return is_shared and self.steps(run[0]) * bits % WORD_BITS == 0
-
     def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
-        """Return the stores of values, each of a lane or of several, to the tile."""
-        length, step = prod(map(self.steps, side.run)), side.lanes // len(values)
+        """Return the stores of values, one of each lane, to the tile."""
+        length, units = prod(map(self.steps, side.run)), self.packed_rows * self.local.element
         for j, value in enumerate(values):
-            first = j * step
-            guard = f"if (r{s} + {first} < {length}) " if length % side.lanes else ""
-            address = self._along(side, s, first)
-            if (units := self.packed_rows * step * self.local.element) > self.local.element:
+            guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
+            address = self._along(side, s, j)
+            if self.packed_rows > 1:
                 ctype = integer_type(units * WORD // self.units_per_word)
                 at = f"((__local {ctype} *)tile)[({address}) >> {floor_log2(units)}]"
                 yield f"{guard}{at} = ({ctype})({value});"
@@ -776,10 +764,7 @@ def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[in
 
 
 def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
-    """Return the head of a loop over steps, and the first numbers of it; a few need no loop.
-
-    With `most` at most so many steps are taken at once, else one or all.
-    """
+    """Return the head of a loop that takes some steps at once, and their numbers; few need none."""
     count = -(-total // work_items)
     if count <= (most or _MAX_UNROLLED):
         return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]

@@ -82,7 +82,7 @@ _JOINED, _MIN_SRC = 1 << 14, 64
 _CONVERTED, _EDGE = 4096, 64
 # bytes of local memory that every device has, and of a cache line
 _LOCAL, _LINE = 32768, 128
-# the most work items of a group, and of one that gathers what it converts
+# the most work items of a group, and of one that gathers
 _WORK_ITEMS, _GATHERING = 256, 128
 # bytes after each run of local memory, and after each vector of src: the first that is best
 _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 8, 16, 32, 64))
@@ -92,10 +92,10 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that transposes long rows which start at any byte."""
     nest, bits = task.nest, task.bits
     nbytes = bits[1] // BYTE_BITS
-    along_dst = nest.moving.along_dst if _has_bytes(task) else None
+    along_dst = nest.along(1) if _has_bytes(task) else None
     if along_dst is None or nest.steps * nbytes < task.device.min_tiled:
         return ()
-    others = without(nest.moving.loops, (along_dst,))
+    others = without(nest.moving, (along_dst,))
     rows, length = _SKEWED[nbytes]
     chain = chain_of(others, 0, length)
     aligned = _SECTOR if task.conversion is None else VECTOR
@@ -169,10 +169,7 @@ def _has_bytes(task: KernelTask) -> bool:
 
 
 def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the loops of a run of src along which roles are the same, at least the first.
-
-    Along this one, they may be at constant distances.
-    """
+    """Return the loops of a run along which roles are the same, or one, along which they vary."""
     uniform = takewhile(lambda k: loops[k].uniform(varying) == varying, chain.run)
     return tuple(uniform) or chain.run[:1]
 
@@ -212,17 +209,13 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     nest = _by_stride(nest)
     limits = src_run * BYTE_BITS // bits[0], dst_run // nbytes
     most, least = tile_nbytes // nbytes, -(-_MIN_RUN // nbytes)
-    longer = limits[0] if is_paired else _aligned_run(nest.loops, limits[0], most, bits[0])
-    chosen = _extents(nest, (longer, limits[1]), most, least)
-    if chosen is None or prod(chosen[1]) > most:
-        chosen = _extents(nest, limits, most, least)
     # vectors are aligned in both rows of a pair
     between = (nest.loops[0].stride(0) // 2,) if is_paired else ()
     aligned = nest._replace(starts=(nest.starts[0] + between, *nest.starts[1:]))
-    staged = _staged(aligned, chosen, bits)
-    if staged is None:
+    body = _staged(aligned, _extents(nest, limits, most, least), bits)
+    if body is None:
         return ()
-    body, src, dst = staged
+    src, dst = body.src, body.dst
     if dst.run[0] in src.run and (is_paired or (dst.is_shifted and dst.run[0] == src.run[0])):
         return ()
     *lower, top = run = [nest.loops[k] for k in src.run]
@@ -241,31 +234,13 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
 
 def _by_stride(nest: Nest) -> Nest:
     """Return a nest of the moving loops, in the order of their strides in dst."""
-    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
+    loops = sorted(nest.moving, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=tuple(loops))
-
-
-def _aligned_run(loops: tuple[Loop, ...], limit: int, most: int, bits: int) -> int:
-    """Return the elements of a run of src, of which `limit` are enough.
-
-    If its rows are longer and start at any byte, it has so many whole rows that it ends at a
-    vector, at most `most` elements: u8 planes of 13 x 13 become blocks 1.3 times as fast so.
-    """
-    chain = chain_of(loops, 0, most)
-    length = 1
-    for depth, k in enumerate(chain.run if chain else ()):
-        length *= loops[k].extent
-        is_aligned = length * bits % (VECTOR * BYTE_BITS) == 0
-        if length > most or (not depth and (is_aligned or length < limit)):
-            break
-        if is_aligned:
-            return length
-    return limit
 
 
 def _paired(nest: Nest) -> Nest | None:
     """Return a nest over pairs of rows of 4 bits, bytes of dst; None if there are none."""
-    along_dst = nest.moving.along_dst
+    along_dst = nest.along(1)
     if along_dst is None or nest.sizes:
         return None
     counts = [along_dst.extent, along_dst.valid, along_dst.stride(0), *nest.starts[1]]
@@ -296,21 +271,19 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
     chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, task.varying)
-    staged = _staged(nest, chosen, bits, _widest(bits))
-    if staged is None:
+    body = _staged(nest, chosen, bits, _widest(bits))
+    if body is None:
         return ()
-    body, src, dst = staged
-    # vectors start at whole bytes, and no byte of dst is shared
     starts = (
         nest.alignment(k, [nest.loops[n] for n in side.run]) * side.bits
-        for k, side in enumerate((src, dst))
+        for k, side in enumerate((body.src, body.dst))
     )
-    if any(start % BYTE_BITS for start in starts):
+    # vectors start at whole bytes, and no byte of dst is shared
+    is_shared = bits[1] < BYTE_BITS and (not body.dst.is_whole or body.packed_rows == 1)
+    if is_shared or any(start % BYTE_BITS for start in starts):
         return ()
-    if bits[1] < BYTE_BITS and (not dst.is_whole or body.packed_rows == 1):
-        return ()
-    # all work items convert; fewer are faster where they gather
-    most = min(_GATHERING if body.is_gathered else _WORK_ITEMS, 1 << ceil_log2(body.accesses(src)))
+    # all work items convert
+    most = min(_WORK_ITEMS, 1 << ceil_log2(body.accesses(body.src)))
     return _launched(task, nest, body, task.work_items(most))
 
 
@@ -319,8 +292,8 @@ def _staged(
     chosen: tuple[tuple[Chain, Chain], list[int]] | None,
     bits: tuple[int, int],
     widest: int = _MAX_BITS,
-) -> tuple[Staged, Side, Side] | None:
-    """Return a tile with its sides; None if runs are equal, or an index grows along both."""
+) -> Staged | None:
+    """Return a tile; None if runs are equal, or an index grows along both."""
     if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
         return None
     chains, extents = chosen
@@ -345,9 +318,9 @@ def _staged(
     body = Staged(tuple(extents), src, dst, LocalLayout(element), packed, sizes=sizes)
     # elements have fewer addresses to compute on the side where they are at the same distances
     is_regular = body.is_regular(src) or dst.is_shifted or not body.is_regular(dst)
-    if packed == 1 and not is_regular and not body.has_words and min(bits) >= BYTE_BITS:
+    if packed == 1 and not is_regular and min(bits) >= BYTE_BITS:
         body = replace(body, is_gathered=element <= WORD)
-    return body, src, dst
+    return body
 
 
 def _extents(
@@ -399,6 +372,7 @@ def _launched(
     """Make the launch of a tile; empty if the device has no such group, or too little memory."""
     if work_items > task.device.max_work_items:
         return ()
+    work_items = min(work_items, _GATHERING) if body.is_gathered else work_items
     sides = zip((body.src, body.dst), task.accesses, strict=True)
     # a side in a buffer may have bytes where the operand has elements of 4 bits
     src, dst = (of if side.is_image else of._replace(bits=side.bits) for side, of in sides)
@@ -445,7 +419,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     step = lanes_at[1][1] if len(lanes_at) == PIXEL_LANES else 0
     if step <= 0 or lanes_at != [(k, k * step) for k in range(PIXEL_LANES)]:
         return ()
-    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
+    loops = sorted(nest.moving, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
     # the lanes come after the loops
     every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,))))
     run = chain_of(every, 1 - image, run_nbytes // access.nbytes)

@@ -41,7 +41,6 @@ _FAMILIES = (
     tile.try_lower_skewed,
     tile.try_lower,
     tile.try_lower_pixels,
-    rows.try_lower_short,
     direct.try_lower,
 )
 
