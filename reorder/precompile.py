@@ -4,49 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
-
-import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import short_repr
 from memdesc.record import known_records, record_desc
 from memdesc.record.rows import read_name
-from reorder.api import prepare
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel
 from reorder.cpu.kernel_files import writable_folder
+from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
-from reorder.cpu.runtime.stages import tile_interpreter_at
+from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
+from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
+from reorder.cpu.schedule.post_ops import operations_at
 from reorder.cpu.schedule.select import Kernel
-from reorder.plan.plan import plan_reorder
+from reorder.cpu.schedule.tile_batches import tile_batches
+from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.cpu.target import has_fma
+from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 _BITS = (4, 8, 16, 32, 64)
-# One tensor is cache-resident and one exceeds the caches, since their stores differ. Neither is
-# allocated.
-_SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
-_LAYOUTS = ("nchw", "nhwc")
-_SCALES = np.arange(1.0, 17.0)
-# Each operation of the formula, with one number for all elements and with one per channel.
+# Caches that hold any tensor, and none, since stores and prefetches differ.
+_CACHES = (0, 1 << 62)
+_DIMS, _LAYOUTS = (2, 64, 32, 32), ("nchw", "nhwc")
+# Formulas that have operations in all places: alone, first, between others and last. A stage is
+# compiled for one operation; those of these formulas give their places to all others.
 _FORMULAS: tuple[dict[str, Any], ...] = (
     {},
     {"src_scale": 2.0},
-    {"dst_scale": 3.0},
-    {"src_zero_point": 3},
-    {"dst_zero_point": 3},
-    {"beta": 0.5},
-    {"src_scale": _SCALES, "src_scale_mask": 2, "src_zero_point": 3},
-    {"dst_scale": _SCALES, "dst_scale_mask": 2, "dst_zero_point": 3},
+    {"src_zero_point": 1 << 24},  # subtracted in f64
+    {"src_scale": 2.0, "dst_scale": 3.0},
     {"src_scale": 2.0, "dst_scale": 3.0, "beta": 0.5},
-    {"saturate": True},
 )
 # Dims that the blocks of all records divide.
 _RECORD_DIMS = (256, 4096)
@@ -132,16 +130,27 @@ def _moves() -> Iterator[Callable[[], object]]:
 
 
 def _compile_conversion(src: str, dst: str) -> None:
-    """Prepare reorders from one type to another, which compiles what they need."""
+    """Compile the stages between two types, with all operations that each may have."""
     for formula in _FORMULAS:
         try:
             attr = Attr(**formula)
-            for dims in (_SMALL, _LARGE):
-                for name in _LAYOUTS:
-                    sides = memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name)
-                    prepare(plan_reorder(*sides, attr))
+            for name in _LAYOUTS:
+                sides = memory_desc(_DIMS, src, "nchw"), memory_desc(_DIMS, dst, name)
+                _compile_stages(plan_reorder(*sides, attr))
         except MemdescError:
             continue  # this formula does not apply to these types
+
+
+def _compile_stages(plan: ReorderPlan) -> None:
+    if not needs_tiles(plan):
+        return
+    for all_caches, part in product(_CACHES, repeat=2):
+        machine = this_machine()._replace(cache_nbytes=all_caches, streamed_nbytes=part)
+        for batch in tile_batches(BatchBuilder(plan, machine.threads, machine)):
+            for types in batch.program:
+                if isinstance(types, StageTypes):
+                    for operation in operations_at(types, has_fma=has_fma()):
+                        stage_at(types._replace(operation=operation))
 
 
 def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:

@@ -32,17 +32,17 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
 from reorder.cpu.schedule.operands import MIN_GROUP
-from reorder.cpu.schedule.post_ops import (
-    MAKES_NAN,
-    SCALING,
-    Operation,
-    has_small_steps,
-    rounding_bits,
-)
+from reorder.cpu.schedule.post_ops import MAKES_NAN, SCALING, has_small_steps
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import MASKED_LANES, Placement, StageTable, StageTypes
+from reorder.cpu.schedule.tile_program import (
+    MASKED_LANES,
+    Operation,
+    Placement,
+    StageTable,
+    StageTypes,
+)
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_fma, has_masks, register_bits
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ class _Stage(NamedTuple):
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
-    """Emit a conversion, or all operations of a working type: a `StageTable` says which one runs.
-
-    src and dst of an operation may be the same; those of a conversion must not overlap.
-    """
+    """Emit a stage; src and dst of an operation may be the same, those of a conversion not."""
     table, placement = load_fields(call.program, StageTable), load_fields(call.points, Placement)
     starts = (
         Location(call.src_at, placement.src_offset),
@@ -103,36 +100,27 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     following = placement.buffer_address + skipped
     lines = call.program + table.lines_at * WORD_NBYTES
     stage = _Stage(types, table, starts, tables, placement.factor_address, following, lines)
-    if not types.computes:
-        _emit_rows(stage, Operation.CONVERT, _Operands.ONE)
+    if types.operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
+        _emit_rows(stage, _Operands.ONE)
         return
-    has_quotient = rounding_bits(types.dst) is not None and types.work == "f32" and has_fma()
-    for operation in Operation:
-        is_compiled = operation is not Operation.NARROW_QUOTIENT or has_quotient
-        if operation is Operation.CONVERT or not is_compiled:
-            continue
-        with when(table.operation == operation):
-            if operation in {Operation.ROUND_F16, Operation.CLAMP}:
-                _emit_rows(stage, operation, _Operands.ONE)
-                continue
-            with either(table.operand_mask == 0) as (one, many):
-                with one:
-                    _emit_rows(stage, operation, _Operands.ONE)
-                with many:
-                    if operation not in SCALING:
-                        _emit_rows(stage, operation, _Operands.EACH)
-                        continue
-                    with either(table.operand_shift == 0) as (each, grouped):
-                        with each:
-                            _emit_rows(stage, operation, _Operands.EACH)
-                        with grouped:
-                            _emit_rows(stage, operation, _Operands.GROUPS)
+    with either(table.operand_mask == 0) as (one, many):
+        with one:
+            _emit_rows(stage, _Operands.ONE)
+        with many:
+            if types.operation not in SCALING:
+                _emit_rows(stage, _Operands.EACH)
+                return
+            with either(table.operand_shift == 0) as (each, grouped):
+                with each:
+                    _emit_rows(stage, _Operands.EACH)
+                with grouped:
+                    _emit_rows(stage, _Operands.GROUPS)
 
 
-def _emit_rows(stage: _Stage, operation: Operation, operands: _Operands) -> None:
+def _emit_rows(stage: _Stage, operands: _Operands) -> None:
     """Emit the operation on all rows."""
     columns, types = stage.table.columns, stage.types
-    at = partial(_Row, stage, operation, operands)
+    at, computes = partial(_Row, stage, operands), types.operation is not Operation.CONVERT
 
     def each(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
@@ -140,14 +128,14 @@ def _emit_rows(stage: _Stage, operation: Operation, operands: _Operands) -> None
 
     if types.streams:
         # those of operands of each element take masked loads
-        joins = types.computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
+        joins = computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
         each(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
         each(_emit_groups)
-    elif masks_elements(types.src, types.dst) and operation in {Operation.CONVERT, *SCALING}:
+    elif masks_elements(types.src, types.dst) and types.operation in {Operation.CONVERT, *SCALING}:
         # a separate loop for short rows: a common one needs more addresses than there are
         # registers. For a whole vector too, of which operations need no head and tail
-        longest = MASKED_LANES if types.computes else MASKED_LANES - 1
+        longest = MASKED_LANES if computes else MASKED_LANES - 1
         with either(columns <= longest) as (short, long):
             with short:
                 each(lambda row: row.run_masked(0, columns))
@@ -317,10 +305,9 @@ class _Side(NamedTuple):
 class _Row:
     """An operation on the vectors of one row."""
 
-    def __init__(
-        self, stage: _Stage, operation: Operation, operands: _Operands, number: Value
-    ) -> None:
-        self.stage, self.operation, self.number = stage, operation, number
+    def __init__(self, stage: _Stage, operands: _Operands, number: Value) -> None:
+        self.stage, self.number = stage, number
+        operation = stage.types.operation
         self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
         self.columns: Value = stage.table.columns
         self.converts = operation is Operation.CONVERT
@@ -396,7 +383,8 @@ class _Row:
         With a mask, only its lanes are elements of the row; the others are the first elements of
         the following one, or none.
         """
-        operation, types = self.operation, self.stage.types
+        types = self.stage.types
+        operation = types.operation
         if not types.work:
             return codes
         codec = Codec(self.src.elements.builder, codes.type.count)
@@ -420,7 +408,7 @@ class _Row:
         )
         is_scaled = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
         return codec.encode(
-            _apply(codec, operation, types, x, y, factor),
+            _apply(codec, types, x, y, factor),
             types.work,
             types.dst,
             may_be_nan=has_nan,
@@ -466,20 +454,17 @@ def _side(builder: Builder, dtype: str, start: Location, *, streams: bool = Fals
 
 
 _ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
-    Operation.SUBTRACT: operator.sub,
     Operation.MULTIPLY: operator.mul,
     Operation.DIVIDE: operator.truediv,
     Operation.ADD: operator.add,
 }
 
 
-def _apply(
-    codec: Codec, operation: Operation, types: StageTypes, x: Value, y: Value, factor: Value
-) -> Value:
+def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, factor: Value) -> Value:
     """Return the results of an operation in the working type; operands that it lacks are None."""
-    if operation in _ARITHMETIC:
-        return _ARITHMETIC[operation](x, y)
-    match operation:
+    if types.operation in _ARITHMETIC:
+        return _ARITHMETIC[types.operation](x, y)
+    match types.operation:
         case Operation.NARROW_QUOTIENT:
             return _narrow_quotient(codec, types, x, y, factor)
         case Operation.ADD_PRODUCT:

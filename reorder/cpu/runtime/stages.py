@@ -1,8 +1,8 @@
 """Compiled stages, the interpreter of tiles that calls them, and programs with their addresses.
 
-A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
-the types that it loads and stores. A stage is an interpreter whose program is a table, and whose
-point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
+A conversion is compiled for a pair of a type and a working type, an operation for a working type
+and the types that it loads and stores. A stage is an interpreter whose program is a table, and
+whose point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
 
 Tiles are in scratch: slots for those of one thread, in a block that all threads share. They are not
 on the stack, because a caller's thread may have only 64 KiB of it. A call of the interpreter of
@@ -101,7 +101,7 @@ def _run_tiles(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
 
 def stage_at(types: StageTypes) -> int:
     """Return the address of a stage."""
-    key = ["combine" if types.computes else "convert", types.src, types.dst, types.work]
+    key = [types.operation.name.lower(), types.src, types.dst, types.work]
     key += ["non-temporal stores"] * types.streams
     key += [f"{types.prefetched_bits}-bit elements prefetched"] * (types.prefetched_bits > 0)
     name = f"stage: {', '.join(key)}"

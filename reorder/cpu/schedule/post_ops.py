@@ -1,13 +1,13 @@
 """The post-ops of a plan: operations on values, and the types between which tiles convert."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from itertools import product
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
+from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
 from reorder.values.binding import BoundAttr
 from reorder.values.formats import (
@@ -18,6 +18,7 @@ from reorder.values.formats import (
     difference_type,
     largest_number,
     narrow_working_type,
+    rounds_through_f16,
 )
 
 # Bound of divisors that are powers of two, and of their inverses: f32 holds these.
@@ -34,31 +35,9 @@ _MAX_INTEGER_BITS, _MAX_FLOAT_BITS = 8, 16
 _MIN_STEP = -24
 
 
-class Operation(IntEnum):
-    """An operation on a value x and its operand y."""
-
-    SUBTRACT = 0
-    MULTIPLY = 1
-    DIVIDE = 2
-    # division by multiplications, where dst has few bits: y is the residue of the inverse, which is
-    # stored beside it
-    NARROW_QUOTIENT = 3
-    ADD = 4
-    # x + factor * y
-    ADD_PRODUCT = 5
-    # x limited to the range from -y to y
-    CLAMP = 6
-    # x rounded to f16 and converted back; no operand
-    ROUND_F16 = 7
-    # x itself; no operand
-    CONVERT = 8
-
-
 # The operations whose results may be a NaN that is not canonical: sums and products.
 # `NARROW_QUOTIENT` makes its own canonical where it divides, and the others return what they got.
-MAKES_NAN = frozenset(
-    {Operation.SUBTRACT, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD, Operation.ADD_PRODUCT}
-)
+MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT})
 # The operations of scales: these have code for short rows, of one block of channels.
 SCALING = frozenset({Operation.MULTIPLY, Operation.NARROW_QUOTIENT})
 
@@ -115,6 +94,24 @@ def inverse_parts(divisors: Array) -> tuple[Array, Array]:
     return inverses, residues.astype(np.float32)
 
 
+def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
+    """Return the operations that a stage may have in the place of its own, which is one of them.
+
+    Between others, and next to 4-bit integers, an operation has the working type on both sides.
+    """
+    if types.operation is Operation.CONVERT:
+        return {Operation.CONVERT}
+    dst, work = types.dst, types.work
+    found = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT}
+    if has_fma and work == "f32" and rounding_bits(dst) is not None:
+        found.add(Operation.NARROW_QUOTIENT)
+    if largest_number(dst) is not None or dst == work:
+        found.add(Operation.CLAMP)
+    if rounds_through_f16(dst) or dst == work:
+        found.add(Operation.ROUND_F16)
+    return found
+
+
 class PostOp(NamedTuple):
     """An operation, and its operand: the values of a role, or a number if there is no role."""
 
@@ -125,7 +122,7 @@ class PostOp(NamedTuple):
 
 # The operation of each role, in the order in which they are computed. With beta, the old dst is
 # added between the roles of src and those of dst.
-_SRC_ROLES = {"src_zero_point": Operation.SUBTRACT, "src_scale": Operation.MULTIPLY}
+_SRC_ROLES = {"src_zero_point": Operation.ADD, "src_scale": Operation.MULTIPLY}
 _DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
 
 
@@ -175,6 +172,8 @@ class KernelConfig:
         self.values = {operand.role: operand.values for operand in self.bound.operands}
         points = self.values.get("src_zero_point")
         self.difference = difference_type(self.src, self.work, points)
+        if points is not None:
+            self.values["src_zero_point"] = -points  # they are added
 
     def operation_of(
         self, post_op: PostOp, work: str, dst: str

@@ -29,11 +29,28 @@ from reorder.plan.nodes import Node
 MASKED_LANES = 16
 
 
-class StageTable(NamedTuple):
-    """What a stage does; three tables follow, of where rows start in src, dst and the operand."""
+class Operation(IntEnum):
+    """An operation on a value x and its operand y."""
 
-    # an `Operation`
-    operation: int
+    ADD = 0
+    MULTIPLY = 1
+    DIVIDE = 2
+    # division by multiplications, where dst has few bits: y is the residue of the inverse, which is
+    # stored beside it
+    NARROW_QUOTIENT = 3
+    # x + factor * y
+    ADD_PRODUCT = 4
+    # x limited to the range from -y to y
+    CLAMP = 5
+    # x rounded to f16 and converted back; no operand
+    ROUND_F16 = 6
+    # x itself; no operand
+    CONVERT = 7
+
+
+class StageTable(NamedTuple):
+    """The rows of a stage; three tables follow, of where they start in src, dst and the operand."""
+
     rows: int
     # elements of each row
     columns: int
@@ -115,15 +132,17 @@ class TileStep(NamedTuple):
 
 
 class StageTypes(NamedTuple):
-    """What the code of a stage depends on: types, one of which is usually the working type."""
+    """What the code of a stage depends on: types, one of which is usually the working type.
+
+    A plan has few stages, so each is compiled for its operation alone.
+    """
 
     src: str
     dst: str
     # the type between the two, which operands have; empty: codes are not converted, only their
     # width changes
     work: str
-    # whether it has code for all operations, or only for conversions
-    computes: bool
+    operation: Operation
     # whether whole cache lines of dst, which must be aligned to its elements, are written by
     # non-temporal stores; the interpreter of tiles emits the fence that these need
     streams: bool

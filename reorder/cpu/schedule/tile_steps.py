@@ -26,13 +26,14 @@ from reorder.cpu.schedule.operands import (
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import SCALING, KernelConfig, Operation, PostOp, as_bytes
+from reorder.cpu.schedule.post_ops import SCALING, KernelConfig, PostOp, as_bytes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
     Base,
+    Operation,
     StageTable,
     StageTypes,
     TileStep,
@@ -271,16 +272,14 @@ class _StepWriter:
         `operand` are the last fields of a `TileStep`.
         """
         src, dst = sides
-        tables = rows.tables
-        words = [start for each in tables for start in each]
+        words = [start for each in rows.tables for start in each]
         lines = self._prefetched_lines()
         at = len(StageTable._fields) + len(words)
-        head = StageTable(operation, len(tables[0]), rows.columns, rows.mask, rows.shift, at)
+        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)
         table = np.array([*head, *words, *lines], np.int64)
-        computes = operation is not Operation.CONVERT
         bits = DATA_TYPES[self.config.src].bits if lines else 0
         streams = self._streams(dst, rows)
-        code = StageTypes(src.dtype, dst.dtype, work, computes, streams, bits)
+        code = StageTypes(src.dtype, dst.dtype, work, operation, streams, bits)
         self.steps.append(TileStep(code, table, 0, 1, *src.side, *dst.side, *operand))
         return dst
 

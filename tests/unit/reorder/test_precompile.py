@@ -1,10 +1,18 @@
 """Kernels compiled ahead: later processes find them on disk."""
 
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import memdesc
 import reorder
+import reorder.cpu.runtime.stages
+from memdesc import memory_desc
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.machine import Machine
+from reorder.cpu.schedule.tile_program import StageTypes
 from tests.programs import run_python
 
 # Random reorders, conversions and records; each kernel that is compiled is a line of the log.
@@ -33,6 +41,17 @@ for name in memdesc.record.known_records():
         reorder.dequantize(record, dtype=dtype)
 """
 
+# Neutral, and each of the operations that an attribute may become.
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "src_zero_point": (None, 3),
+    "src_scale": (None, 3.0),
+    "beta": (None, 0.5),
+    "dst_scale": (None, 2.0, 3.0, -3.0, 1e-9),
+    "dst_zero_point": (None, 3),
+    "saturate": (None, True),
+    "f8_rounding": (None, "onednn"),
+}
+
 
 def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     steps: list[tuple[int, int]] = []
@@ -52,8 +71,41 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     names = [kernel["kernel"] for kernel in made]
     assert any("records" in name and name.endswith("f32") for name in names)
     assert any("records" in name and name.endswith("f32, non-temporal stores") for name in names)
-    assert "stage: combine, u8, f32, f32" in names
+    assert {f"stage: {name}, u8, f32, f32" for name in ("add", "multiply", "add_product")} < {
+        *names
+    }
     assert all(kernel["seconds"] > 0 for kernel in made)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"), [("s8", "f32"), ("f32", "f8_e4m3"), ("s32", "s8"), ("bf16", "u4")]
+)
+def test_all_operations_of_two_types_are_compiled(
+    src: str, dst: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[StageTypes] = []
+
+    def at(types: StageTypes) -> int:
+        stages.append(types)
+        return 0
+
+    for module in (reorder.precompile, reorder.cpu.runtime.stages):
+        monkeypatch.setattr(module, "stage_at", at)
+    reorder.precompile._compile_conversion(src, dst)  # noqa: SLF001 - without compiling
+    compiled = {*stages}
+    stages.clear()
+    for roles in product(*_VALUES.values()):
+        attr = {role: value for role, value in zip(_VALUES, roles, strict=True) if value}
+        sides = memory_desc((4, 80, 7, 9), src, "nchw"), memory_desc((4, 80, 7, 9), dst, "nhwc")
+        try:
+            plan = reorder.plan_reorder(*sides, reorder.Attr(**attr))
+        except memdesc.MemdescError:
+            continue  # a zero point of floats
+        for caches in product((0, 1 << 40), repeat=2):
+            machine = Machine(1, caches[0], streamed_nbytes=caches[1])
+            PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
+    assert len({types.operation for types in stages}) >= 6
+    assert {*stages} <= compiled
 
 
 @pytest.mark.campaign

@@ -31,7 +31,7 @@ from reorder.cpu.runtime.jit import Kernel, compiled_at
 from reorder.cpu.runtime.machine_code import linked, load
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at
-from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.forks import importing_own
 from tests.machine import assuming
 from tests.programs import run_python
@@ -69,9 +69,9 @@ def _some_kernels() -> None:
         reorder.reorder(x.astype(dtype), "nChw16c")
     reorder.reorder(x, dtype="s4", attr=reorder.Attr(dst_scale=0.5))
     for dtype in ("f16", "bf16", "f8_e4m3", "s8"):
-        stage_at(StageTypes("f32", dtype, "f32", computes=False, streams=False))
-        stage_at(StageTypes(dtype, "f32", "f32", computes=False, streams=True))
-        stage_at(StageTypes("f32", dtype, "f32", computes=True, streams=True))
+        stage_at(StageTypes("f32", dtype, "f32", Operation.CONVERT, streams=False))
+        stage_at(StageTypes(dtype, "f32", "f32", Operation.CONVERT, streams=True))
+        stage_at(StageTypes("f32", dtype, "f32", Operation.NARROW_QUOTIENT, streams=True))
     for name in ("q4_k", "iq3_s"):
         placed = place_pattern(record_desc((256, 4096), name))
         assert placed is not None

@@ -19,7 +19,7 @@ from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import Kernel
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel as MoveKernel
-from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.cpu.schedule.tile_program import Operation, StageTypes
 
 _ROOT = Path(reorder.__file__).parents[1]
 
@@ -31,9 +31,11 @@ def _compiles(name: str) -> Callable[[], object]:
     return {
         "moves": lambda: interpreter_at(MoveKernel(8, streams=True)),
         "conversions": lambda: stage_at(
-            StageTypes("bf16", "f32", "f32", computes=False, streams=True)
+            StageTypes("bf16", "f32", "f32", Operation.CONVERT, streams=True)
         ),
-        "arithmetic": lambda: stage_at(StageTypes("s8", "u8", "f32", computes=True, streams=True)),
+        "arithmetic": lambda: stage_at(
+            StageTypes("s8", "u8", "f32", Operation.NARROW_QUOTIENT, streams=True)
+        ),
         "records": lambda: decoder_at(kernel),
         "tiles": tile_interpreter_at,
     }[name]

@@ -14,7 +14,7 @@ from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
-from reorder.cpu.schedule.tile_program import StageTable, StageTypes
+from reorder.cpu.schedule.tile_program import Operation, StageTable, StageTypes
 from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -32,7 +32,7 @@ def _tiles(src: tuple[str, str], dst: tuple[str, str], attr: Attr | None) -> Bat
 
 def _words(code: object) -> str:
     match code:
-        case StageTypes(computes=False):
+        case StageTypes(operation=Operation.CONVERT):
             return f"{code.src} to {code.dst}"
         case StageTypes():
             return f"{code.src}, {code.work}, {code.dst}"
