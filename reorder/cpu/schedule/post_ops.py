@@ -210,8 +210,11 @@ class KernelConfig:
 
         It has at most one operation. Only elements that are moved need scratch then.
         """
-        has_one = len(self.post_ops) <= 1 and not self.bound.beta and not self.subtracts_wide
-        return has_one and self.has_stage(as_bytes(self.src), as_bytes(self.dst))
+        types = as_bytes(self.src), as_bytes(self.dst)
+        # operations load and store no 4-bit floats
+        most = 0 if any(DATA_TYPES[name].is_packed for name in types) else 1
+        has_one = len(self.post_ops) <= most and not self.bound.beta and not self.subtracts_wide
+        return has_one and self.has_stage(*types)
 
     def has_stage(self, src: str, dst: str) -> bool:
         """Whether a stage may load elements of one type and store elements of the other."""

@@ -138,19 +138,22 @@ def test_moves_out_of_scratch_stream_where_tiles_start_lines(
     assert (Kernel(8, streams=True) in codes) is streams
 
 
+_GROUPS = Attr(src_scale=np.ones((512, 16)), src_scale_mask=3, src_scale_groups=(1, 32))
+_ROWS = Attr(dst_scale=np.linspace(1, 2, 512), dst_scale_mask=1)
+
+
 @pytest.mark.parametrize(
-    ("types", "attr"),
+    ("types", "attr", "bits"),
     [
-        (
-            ("s8", "f32"),
-            Attr(src_scale=np.ones((512, 16)), src_scale_mask=3, src_scale_groups=(1, 32)),
-        ),
-        (("u4", "bf16"), None),
-        (("f32", "s4"), Attr(dst_scale=np.linspace(1, 2, 512), dst_scale_mask=1)),
+        (("s8", "f32"), _GROUPS, 8),
+        (("u4", "bf16"), None, 8),
+        (("f32", "s4"), _ROWS, 8),
+        # operations store no 4-bit floats, so values are between
+        (("f32", "f4_e2m1"), _ROWS, 32),
     ],
 )
-def test_a_tile_has_as_many_elements_as_a_slot_holds_of_the_moved_ones(
-    types: tuple[str, str], attr: Attr | None
+def test_a_tile_has_as_many_elements_as_a_slot_holds_of_those_in_scratch(
+    types: tuple[str, str], attr: Attr | None, bits: int
 ) -> None:
     src, dst = map(partial(memory_desc, (512, 512)), types, ("ab", "ba"))
     batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst, attr), 1, _MACHINE))
@@ -160,7 +163,7 @@ def test_a_tile_has_as_many_elements_as_a_slot_holds_of_the_moved_ones(
         for code, table in pairwise(batch.program)
         if isinstance(code, StageTypes)
     ]
-    assert {table.rows * table.columns for table in tables} == {1 << 14}
+    assert {table.rows * table.columns for table in tables} == {(1 << 17) // bits}
 
 
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
