@@ -95,3 +95,12 @@ def test_models_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(MemdescError, match=said):
         reorder.convert(tmp_path / "x.npz", tmp_path / "y.onnx")
     assert not (tmp_path / "y.onnx").exists()
+
+
+def test_bytes_in_a_graph_are_not_changed_without_their_scales(tmp_path: Path) -> None:
+    codes = _initializer("codes", 2, (4,), _raw(bytes(4)))
+    wide = _initializer("wide", 6, (1,), _raw(bytes(4)))
+    path, out = _model(tmp_path / "x.onnx", codes, wide), tmp_path / "y.npz"
+    with pytest.raises(MemdescError, match="codes holds codes whose scales only the nodes of the"):
+        reorder.convert(path, out, map=["codes: s32"])
+    assert reorder.convert(path, out, map=["wide: f32"]).converted == 1
