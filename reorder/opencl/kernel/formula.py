@@ -99,7 +99,7 @@ class KernelFormula(Formula):
         """Return the value of an element, of halves by what a device has for them."""
         if (dtype, work) == ("f16", "f32"):
             # any NaN becomes the same integer
-            body = _DECODE_NUMBER if self.dst in INTEGERS else _decode_half()
+            body = _decode_half("bits" if self.dst in INTEGERS else _PAYLOAD)
             return Function("decode_f16", (name("code", "u32"),), "f32", body)(code)
         return super().decode(code, dtype, work)
 
@@ -177,7 +177,7 @@ class KernelFormula(Formula):
     def lines(self) -> Iterator[str]:
         """Return the functions of a conversion, before the kernel; none where bits move."""
         if self.writes_halves:
-            body = _decode_half(keeps_payload=False)
+            body = _decode_half("(bits & 0x7fffffff) | sign")
             yield from _lines(Function(PIXEL, (name("code", "u32"),), "f32", body))
         if self.is_move:
             return
@@ -213,26 +213,22 @@ def _lines(function: Function) -> Iterator[str]:
         yield from lines
 
 
+# the bits of a half as f32, of a NaN with its sign and payload
+_PAYLOAD = "magnitude > 0x7c00 ? nan : bits"
+
+
 # `vload_half` and `vstore_half_rte` exist on every device, round to the nearest, ties to even, and
 # do not flush denormal halves (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so
 # these functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for
 # them; on processors the runtime's functions are slower than integers.
-_DECODE_NUMBER = (
-    "const ushort half_code = (ushort)code;",
-    "return vload_half(0, (const half *)&half_code);",
-)
-
-
-def _decode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
-    """Return the body of a decoder of `code`; without its payload a NaN keeps its sign."""
+def _decode_half(bits: str) -> tuple[str, ...]:
+    """Return the body of a decoder of `code`, given the bits of its result."""
     return (
         "const ushort half_code = (ushort)code;",
         "const uint bits = as_uint(vload_half(0, (const half *)&half_code));",
         "const uint magnitude = code & 0x7fff, sign = (code & 0x8000) << 16;",
         "const uint nan = 0x7fc00000 | magnitude << 13 | sign;",
-        "return as_float(magnitude > 0x7c00 ? nan : bits);"
-        if keeps_payload
-        else "return as_float((bits & 0x7fffffff) | sign);",
+        f"return as_float({bits});",
     )
 
 
