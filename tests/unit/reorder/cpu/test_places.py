@@ -172,6 +172,8 @@ _REPEATED_IN_ROWS = (
 @example((memory_desc((64, 33, 13, 8), "f32", "acbd"), _PAIRS_AT_STEPS), [16], _SMALL, 1)
 # few columns of long rows
 @example(_cases("bf16", (2, 16, 33, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 1)
+@example(_cases("bf16", (2, 13, 32, 40), "aBcd16b", "abcd"), [2, 16], _LARGE, 2)
+@example(_cases("f32", (2, 250, 4, 8), "abcd", "aBcd256b"), [4, 16], _LARGE, 1)
 # rows that are interleaved, columns that are split, elements of four bytes at any byte
 @example(_cases("f32", (1, 4, 64, 16), "abcd", "acdb"), [16], _SMALL, 1)
 @example(_cases("f32", (1, 4, 64, 16), "acdb", "abcd"), [16], _SMALL, 1)
@@ -190,6 +192,7 @@ _REPEATED_IN_ROWS = (
 @example(_cases("f32", (5, 8, 9, 7), "acdb", "aBcd16b"), [4, 16], _SMALL, 2)
 @example(_cases("f32", (5, 3, 30, 40), "abcd", "aBcd16b"), [16, 56], _LARGE, 2)
 @example(_cases("f32", (48, 32, 3, 3), "abcd", "ABcd16b16a"), [16, 12], _LARGE, 2)
+@example(_cases("f32", (48, 32, 3, 3), "abcd", "ABcd16b16a"), [16, 12], _SMALL, 2)
 # one element in each block, and zeros
 @example(_cases("f32", (5, 1, 30, 40), "abcd", "aBcd16b"), [16, 60], _SMALL, 1)
 @example(_cases("f32", (40, 33, 5, 7), "dcba", "ABcd16a16b"), [4, 8], _LARGE, 2)
