@@ -26,7 +26,7 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
     if not (plan.converts or box.indirect):
         box, bits, element_stride = pack_for_kernels(box, bits)
         widths = [bits // element_stride] * 2
-    scheduled = select_kernel(box, element_stride)
+    scheduled = select_kernel(box, element_stride, bits)
     around = (*scheduled.rows, *reversed(scheduled.outer))
     runs = []
     for side, width in enumerate(widths):

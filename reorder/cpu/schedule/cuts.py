@@ -64,7 +64,7 @@ def tile_boxes(
         ordered = _in_pieces(
             box, bits, element_stride, streams=streams, pairs=pairs, is_shared=is_shared
         )
-        todo += [*ordered] or [select_kernel(box, element_stride)]
+        todo += [*ordered] or [select_kernel(box, element_stride, bits)]
     while todo:
         scheduled = todo.pop()
         scheduled, cut = _within_ways(scheduled, bits, streams=streams)
@@ -73,7 +73,7 @@ def tile_boxes(
             done.append(scheduled)
         else:
             parts = split_node(scheduled.box, *cut)
-            pieces = (select_kernel(part, element_stride) for part in parts)
+            pieces = (select_kernel(part, element_stride, bits) for part in parts)
             todo += [piece._replace(ends=scheduled.ends) for piece in pieces]
     return tuple(done)
 
@@ -181,7 +181,7 @@ def _in_pieces(
     of src, and the next piece reads on there; if lines are joined, pieces share none. Yields
     nothing for other boxes, and for those that need no other order.
     """
-    scheduled = select_kernel(box, element_stride)
+    scheduled = select_kernel(box, element_stride, bits)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
     fills_lines = scheduled.fills_lines(bits)
@@ -217,7 +217,7 @@ def _in_pieces(
         elif swaps:
             outside.sort(key=lambda node: node.strides == src_loop.strides)
         ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
-        yield select_kernel(ordered, element_stride)._replace(ends=ends)
+        yield select_kernel(ordered, element_stride, bits)._replace(ends=ends)
 
 
 def _joined_pieces(

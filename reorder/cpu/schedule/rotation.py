@@ -65,7 +65,7 @@ def rotate(
     if bits < BYTE_BITS or start % element_stride or not (start or streams):
         return ()
     src, dst = box.offsets
-    scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride)
+    scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride, bits)
     rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
     padded = [node for node in box.nodes if node.valid < node.extent]
     is_interleaved = start > 0 and scheduled.is_interleaved(bits)

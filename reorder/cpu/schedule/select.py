@@ -27,6 +27,9 @@ MAX_INTERLEAVED = 4
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
+# Columns of one sweep of a transposition over all rows: two cache lines of src, which are read
+# completely before the next sweep.
+SWEEP_NBYTES = 128
 # Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
@@ -273,7 +276,7 @@ def scaled(box: Box, factor: int) -> Box:
     return box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
 
 
-def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
+def select_kernel(box: Box, element_stride: int = 1, bits: int = LINE_BITS) -> ScheduledBox:
     """Select the micro-kernel of a box whose neighbouring elements are `element_stride` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
@@ -288,7 +291,7 @@ def select_kernel(box: Box, element_stride: int = 1) -> ScheduledBox:
         nodes = (*nodes[:-1], run)
         box = box._replace(nodes=nodes)
     elif not box.is_zero:
-        columns, rows = _transposed_groups(nodes, element_stride)
+        columns, rows = _transposed_groups(nodes, element_stride, bits)
         if columns and rows:
             taken = {*columns, *rows}
             outer = tuple(node for node in nodes if node not in taken)
@@ -332,7 +335,7 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     row: tuple[Node, ...] = ()
     if run.strides[1 - side] == count and count * length * bits in PERMUTED_BITS:
         width, count = count * length * bits, count * length
-        columns, rows = _transposed_groups(others, count)
+        columns, rows = _transposed_groups(others, count, width)
         few, many = (columns, rows) if side == 0 else (rows, columns)
     else:
         width = count * bits
@@ -399,21 +402,24 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int, element_stride: int) -
 
 
 def _transposed_groups(
-    nodes: tuple[Node, ...], element_stride: int
+    nodes: tuple[Node, ...], element_stride: int, bits: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the prefixes of both groups that share no loop and are best.
 
     All pairs of prefixes are compared, shorter ones first, by how much of a tile of vectors they
-    fill, then by their number of elements, up to a limit; of equal pairs the first one wins.
+    fill, by whether rows are whole lines of dst, then by their number of elements, up to a limit;
+    of equal pairs the first one wins.
     """
     from_src, from_dst = (_contiguous_group(nodes, side, element_stride) for side in (0, 1))
     best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()
-    best_score = (0, 0)
+    best_score = (0, False, 0)
     lengths = (range(1, len(group) + 1) for group in (from_src, from_dst))
     for i, j in product(*lengths):
         columns, rows = from_src[:i], from_dst[:j]
         width, height = map(size_of, (columns, rows))
-        score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
+        is_whole = height * bits % LINE_BITS == 0
+        size = min(width * height, _MAX_SIZE)
+        score = min(width, _LANES) * min(height, _LANES), is_whole, size
         if score > best_score and set(columns).isdisjoint(rows):
             best, best_score = (columns, rows), score
     return best
@@ -460,7 +466,7 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.indirect:
         return packed, bits, 1
     wide = packed._replace(nodes=tuple(outer))
-    scheduled = select_kernel(wide, run.extent)
+    scheduled = select_kernel(wide, run.extent, width)
     if not scheduled.is_transposed or scheduled.inner_size < _MIN_WIDE_SIZE:
         return packed, bits, 1
     return wide, width, run.extent
