@@ -184,7 +184,9 @@ MECHANISMS: dict[str, Mechanism] = {
         },
         code=r"run |transposed ([2-4]x|\d+x[2-4];)",
     ),
-    "colliding rows": Mechanism({"schedule.program:_collide": _returns(value=False)}),
+    "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
+    "halved sweeps": Mechanism({"schedule.program:SWEEP_NBYTES": _value(0)}),
+    "few rows and zeros": Mechanism({"schedule.program:MAX_INTERLEAVED": _value(0)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}

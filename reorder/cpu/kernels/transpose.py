@@ -37,7 +37,11 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, PERMUTED_BITS
+from reorder.cpu.schedule.select import (
+    MAX_INTERLEAVED,
+    PERMUTED_BITS,
+    SWEEP_NBYTES,
+)
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
@@ -48,9 +52,6 @@ from reorder.cpu.target import (
 )
 from reorder.plan.nodes import NOWHERE
 
-# Columns of one sweep over all rows: two cache lines of src, which are read completely before the
-# next sweep.
-_SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
@@ -131,6 +132,8 @@ def emit_transposed(move: Transposition) -> None:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
+    with when(move.head.padded != 0):
+        _emit_padded(data, done)
     shorter = minimum(rows, move.head.columns)
     with when(shorter <= MAX_INTERLEAVED):
         emit_interleaved(data, done)
@@ -196,7 +199,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     # first column of the call, which is the first entry of its own table
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
-    step = _sweep_columns(elements, last_row, height)
+    step = _sweep_columns(move, height)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for part in move.each_step():
@@ -295,13 +298,15 @@ def _emit_tile(
     _prefetch_columns(move, move.dst, table, shape)
 
 
-def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
-    """Return how many columns a sweep takes, by the row at which its last tile starts."""
-    count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
-    columns: Value | int = count if elements.streams else min(count, _SWEEP_COLUMNS)
+def _sweep_columns(move: Transposition, height: int) -> Value:
+    """Return how many columns a sweep takes, with tiles of a height."""
+    elements, last_row = move.elements, move.head.rows - height
+    count = SWEEP_NBYTES * BYTE_BITS // elements.bits
     if elements.streams:
         # two blocks of rows make two lines of dst, which should be stored in succession
-        columns = where(last_row <= height, count // 2, columns)
+        columns = where(last_row <= height, count // 2, count)
+    else:
+        columns = where(move.head.halves_sweeps, count // 2, min(count, _SWEEP_COLUMNS))
     # one block of rows needs no sweeps
     return where(last_row <= 0, _MAX_COLUMNS, columns)
 
@@ -358,6 +363,13 @@ _MAX_COLUMNS = 1 << 11
 _MAX_ELEMENT_NBYTES = 8
 
 
+def _row_of_zeros(elements: Elements, width: int) -> Value:
+    """Return the address of a row of zeros, which a tile of a width may read beyond its end."""
+    kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + width) * _MAX_ELEMENT_NBYTES)
+    name = f"memdesc.zeros.{kind.count}"
+    return shared_constant(elements.builder, name, ir.Constant(kind, None), LINE_NBYTES)
+
+
 class _EdgeTables:
     """Tables and buffers of edge tiles, on the stack of the kernel.
 
@@ -376,9 +388,7 @@ class _EdgeTables:
         self.columns = stack_space(builder, I64, self.width)
         self.copies = stack_space(builder, BYTE, self.height * self.width * size)
         self.unread = stack_space(builder, BYTE, self.height * size, LINE_NBYTES)
-        kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
-        name = f"memdesc.zeros.{kind.count}"
-        self.zeros = shared_constant(builder, name, ir.Constant(kind, None), LINE_NBYTES)
+        self.zeros = _row_of_zeros(elements, self.width)
 
     def is_narrow(self, move: Transposition) -> Value:
         """Whether there are fewer columns than in a tile."""
@@ -486,6 +496,44 @@ def _emit_join(move: Transposition, count: int, lanes: int) -> None:
         lines = [elements.load_vector(row + column, lanes) for row in rows]
         target = move.column(column)
         elements.store_lines(_interleaved(lines), target)
+
+
+def _emit_padded(move: Transposition, done: Value) -> None:
+    """Interleave up to four rows and zeros into lines, if vectors fit, then branch to `done`."""
+    bits = move.elements.bits
+    fits = _is_run(move.head.column_run, (move.first, move.last), LANE_BITS // bits)
+    for columns in (_QUAD, 2, 1):
+        height = LINE_BITS // bits // columns
+        if height <= _QUAD:
+            continue
+        with when(fits & (move.head.padded == height)):
+            for part in move.each_step():
+                _emit_lines(part, height, columns)
+            move.elements.builder.branch(done)
+
+
+def _emit_lines(move: Transposition, height: int, columns: int) -> None:
+    """Write lines of so many columns, of which up to four rows hold data."""
+    elements, first, last = move.elements, move.first, move.last
+    lanes = LANE_BITS // elements.bits
+    zeros = _row_of_zeros(elements, lanes)
+    starts = [elements.address_of(move.row(k)) for k in range(_QUAD)]
+    starts = [where(move.head.valid_rows > k, start, zeros) for k, start in enumerate(starts)]
+    rows = [Location(start, first.like(0)) for start in starts]
+    with loop(first, last, lanes) as next_column:
+        column = minimum(next_column, last - lanes)
+        joined = _interleaved([elements.load_vector(row + column, lanes) for row in rows])
+        target = move.column(column)
+        for start in range(0, lanes, columns):
+            indices = (
+                _QUAD * (start + k) + row if row < _QUAD else _QUAD * lanes
+                for k in range(columns)
+                for row in range(height)
+            )
+            line = pick(joined, indices, elements.zeros(_QUAD * lanes))
+            # only rows of a line start one
+            store = elements.store_lines if columns == 1 else elements.store_vector
+            store(line, target + start * height)
 
 
 def _interleaved(lines: list[Value]) -> Value:

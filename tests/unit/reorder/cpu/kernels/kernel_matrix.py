@@ -76,6 +76,14 @@ def transposed(bits: int, half: int | None = None) -> set[str]:
         kernels |= _check(src, dst, at_end=(m + n) % 2 == 0)
         # and back: then src has the padding
         kernels |= _check(dst, src, at_end=(m + n) % 2 == 1)
+    # pixels of few channels, and zeros up to a line or a part of one
+    for m, part, n in _half_of(product((2, 3, 4), (1, 2, 4), (7, 16, 37)), half):
+        tall = max(m, 512 // part // max(bits, 8))
+        src = memory_desc((2, m, n), DTYPES[bits], strides=(m * n, n, 1))
+        dst = memory_desc(
+            (2, m, n), DTYPES[bits], strides=(n * tall, 1, tall), padded_dims=(2, tall, n)
+        )
+        kernels |= _check(src, dst, at_end=m % 2 == 0)
     # rows of src a page apart: tiles of whole lines on both sides, and what they leave over
     line, page = (nbytes * 8 // max(bits, 8) for nbytes in (64, 4096))
     extents = product((line, line + line // 2, 2 * line + 3), (line - 1, line, 2 * line + 5))

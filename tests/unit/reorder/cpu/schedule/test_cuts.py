@@ -529,6 +529,51 @@ def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines
     assert kernel.rows_collide == rows_collide
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "halves_sweeps"),
+    [
+        ("f32", 256, 0),
+        ("f32", 512, 1),
+        ("f32", 1024, 0),  # a set holds a line of eight columns only
+        ("bf16", 512, 1),
+        ("f64", 512, 1),
+        ("s8", 1024, 0),
+    ],
+)
+def test_sweeps_are_halved_if_that_keeps_a_line_of_each_column_in_the_first_level_cache(
+    kind: str, rows: int, halves_sweeps: int
+) -> None:
+    src, dst = (memory_desc((rows, 128), kind, tag) for tag in ("ab", "ba"))
+    (kernel,) = _transpositions(BatchBuilder(plan_reorder(src, dst), 1, Machine(1, 1 << 30)))
+    assert kernel.halves_sweeps == halves_sweeps
+
+
+@pytest.mark.parametrize(
+    ("case", "padded"),
+    [
+        ("s8 abcd aBcd16b 2x3x9x8", 16),
+        ("bf16 abcd aBcd8b 2x2x9x8", 8),
+        ("f32 abcd aBcd32b 2x4x9x8", 32),
+        ("f32 abcd aBcd16b 2x5x9x8", 0),
+        ("f32 abcd aBcd4b 2x4x9x8", 0),
+    ],
+)
+def test_up_to_four_rows_are_interleaved_with_the_zeros_after_them(case: str, padded: int) -> None:
+    kind, src, dst, sizes = case.split()
+    dims = tuple(map(int, sizes.split("x")))
+    plan = plan_reorder(*(memory_desc(dims, kind, tag) for tag in (src, dst)))
+    (kernel,) = _transpositions(BatchBuilder(plan, 1, Machine(1, 1 << 30)))
+    assert kernel.padded == padded
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("s8", (8, 12, 6)), ("f32", (8, 12))])
+def test_rows_of_a_transposition_are_whole_lines_if_they_can_be(
+    kind: str, rows: tuple[int, ...]
+) -> None:
+    box, bits = _box(f"{kind} abcd dcba 8x12x6x64")
+    assert tuple(node.extent for node in select_kernel(box, 1, bits).rows) == rows
+
+
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
     """Return the first instruction of each batch."""
     heads = []
