@@ -1,40 +1,122 @@
 """Source code for layouts in five languages: offsets, their inverse, constants and loop nests.
 
-`languages` has the lines that functions are made of and spells them; the functions of a layout are
-built here. Plans (`reorder.plan.source`) use the same parts.
+The functions of a layout, and the parts that they are made of, are built here; plans use the same
+parts (`reorder.plan.source`). `languages` spells them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from operator import attrgetter
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import Axis, Block, Layout, memory_order
-from memdesc.source.languages import (
-    LANGUAGES,
-    Function,
-    Language,
-    Line,
-    Parameter,
-    about_elements,
-    digit_terms,
-    element,
-    joined_index,
-    language_of,
-    let,
-    loops,
-    share_loops,
-    store_data,
-    sum_of,
-    when,
-)
+from memdesc.source.languages import LANGUAGES, Function, Language, Line, Parameter, language_of
 from memdesc.swizzle import is_own_inverse, xor_expression
 
 __all__ = ["LANGUAGES", "Language", "image_source", "language_of", "layout_source"]
+
+
+def let(name: str, value: str) -> Line:
+    """Return the definition of a 64-bit constant; it is left out if nothing uses it."""
+    return Line(f"{name} = {value}")
+
+
+def loops(extents: Iterable[tuple[str, int]], body: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Return nested loops over names from 0 to below their extents, outermost first."""
+    for name, extent in reversed([*extents]):
+        body = (Line(f"for {name} in range({extent}):", body),)
+    return body
+
+
+def when(condition: str, body: tuple[Line, ...], other: tuple[Line, ...] = ()) -> tuple[Line, ...]:
+    """Return a branch; without a condition its body."""
+    if not condition:
+        return body
+    return (Line(f"if {condition}:", body), *((Line("else:", other),) if other else ()))
+
+
+def store(dtype: DataType, at: str, value: str) -> tuple[Line, ...]:
+    """Return the lines that store an element of dst."""
+    if not dtype.is_packed:
+        return (Line(f"dst[{at}] = {value}"),)
+    kept = "dst[at_dst // 2] & (240 >> (at_dst % 2 * 4))"
+    bits = kept if value == "0" else f"({kept}) | {value} << (at_dst % 2 * 4)"
+    return let("at_dst", at), Line(f"dst[at_dst // 2] = {bits}  # packed")
+
+
+def store_data(
+    dtype: DataType, at: str, value: str, is_data: str, lets: tuple[Line, ...] = ()
+) -> tuple[Line, ...]:
+    """Return the lines that store a value, which needs some constants, or zero for padding."""
+    if not lets and not dtype.is_packed:
+        return store(dtype, at, f"{value} if {is_data} else 0" if is_data else value)
+    return when(is_data, (*lets, *store(dtype, at, value)), store(dtype, at, "0"))
+
+
+def element(array: str, dtype: DataType, at: str) -> str:
+    """Return the expression of an element; `at` must be a name if two elements share a byte."""
+    if dtype.is_packed:
+        return f"(({array}[{at} // 2] >> ({at} % 2 * 4)) & 15)"
+    return f"{array}[{at}]"
+
+
+def share_loops(body: tuple[Line, ...], dtype: DataType) -> tuple[Line, ...]:
+    """Return a loop nest whose outermost loop the work items of a device share.
+
+    If there is no loop, or two elements share a byte, one work item runs all of it.
+    """
+    first, *others = body
+    if others or not first.text.startswith("for ") or dtype.is_packed:
+        return (Line("once:", body),)
+    return (first._replace(text=f"{first.text}  # shared"),)
+
+
+def about_elements(dtype: DataType) -> str:
+    """Return the sentence of a comment that describes the elements of an array."""
+    if dtype.is_packed:
+        return f"Elements are {dtype}, two per byte, the even one in its low half."
+    return f"Elements are {dtype}, or its bits."
+
+
+def sum_of(constant: int, terms: Iterable[tuple[str, int]]) -> str:
+    """Return the sum of a constant and of products of a factor and a stride.
+
+    Partial sums from the left stay within int64 if the whole sum does, because the sum over the
+    first digits of an index is the offset of another index.
+    """
+    text = str(constant) if constant else ""
+    for factor, stride in terms:
+        if stride:
+            product = factor if abs(stride) == 1 else f"{factor} * {abs(stride)}"
+            sign = "-" if stride < 0 else "+"
+            text = f"{text or '0'} {sign} {product}" if text or stride < 0 else product
+    return text or "0"
+
+
+def digit_terms(index: str, blocks: tuple[Block, ...]) -> list[tuple[str, int]]:
+    """Return the digits of one axis and their strides; `index` is a name.
+
+    Blocks of extent 1 add nothing, and the outermost other block needs no remainder.
+    """
+    terms: list[tuple[str, int]] = []
+    for _, step, extent, stride in blocks:
+        if extent > 1:
+            digit = f"{index} // {step}" if step > 1 else index
+            terms.append((f"{digit} % {extent}" if terms else digit, stride))
+    return terms
+
+
+def joined_index(names: tuple[str, ...], sizes: tuple[int, ...]) -> str:
+    """Return the row-major index of several dims."""
+    joined = names[0]
+    for k in range(1, len(names)):
+        joined = f"{f'({joined})' if k > 1 else joined} * {sizes[k]} + {names[k]}"
+    return joined
+
 
 # C guarantees 31 significant characters in an external name; compilers in use support more
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,99}"

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.extra import FACTORS, compensation_layout
-from memdesc.source import Language, axis_name, check_name, dims_of_axis, language_of
-from memdesc.source.languages import (
-    Function,
-    Line,
-    Parameter,
+from memdesc.source import (
+    Language,
     about_elements,
+    axis_name,
+    check_name,
     digit_terms,
+    dims_of_axis,
     element,
     joined_index,
+    language_of,
     let,
     loops,
     share_loops,
@@ -31,6 +32,7 @@ from memdesc.source.languages import (
     store_data,
     sum_of,
 )
+from memdesc.source.languages import Function, Line, Parameter
 from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
