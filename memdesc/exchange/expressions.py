@@ -15,7 +15,7 @@ from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, excerpt
-from memdesc.exchange.system import Impossible, Unclear, impossible, refuse_aligned, tag_of, unclear
+from memdesc.exchange.system import Impossible, Unclear, impossible, tag_of, unclear
 from memdesc.int64 import INT64_MAX, checked_int
 from memdesc.tags import FormatTag, tag_of_digits
 
@@ -119,8 +119,7 @@ def _integer(node: ast.expr) -> int | None:
 
 def outputs_of(desc: MemoryDesc, names: Sequence[str]) -> list[str]:
     """Return the expression of each physical index, outermost first."""
-    tag = tag_of(desc)
-    refuse_aligned(desc, tag, "a map has no sizes")
+    tag = tag_of(desc, "a map has no sizes")
     outputs = []
     for k, step, extent in tag.digits:
         axis = tag.axes[k]

@@ -23,7 +23,7 @@ from memdesc.exchange.system import (
     System,
     Types,
     impossible,
-    integers_in,
+    integers,
     strides_of,
     unclear,
 )
@@ -153,7 +153,7 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
         impossible("numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         unclear(f"the offset {offset!r} is not an integer")
-    strides = None if steps is None else integers_in(steps, "-?[0-9]{1,19}")
+    strides = None if steps is None else integers(steps, "-?[0-9]{1,19}")
     return memory_desc(dims, dtype, strides=strides, offset0=int(offset))
 
 
@@ -187,7 +187,7 @@ def _attributes(text: str) -> _Pack:
         if len(lists) > 1:
             unclear(f"it has {name} twice")
         if lists:
-            values[name] = integers_in(lists[0]["list"] or lists[0]["array"] or "")
+            values[name] = integers(lists[0]["list"] or lists[0]["array"] or "")
     return values
 
 

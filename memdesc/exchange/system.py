@@ -214,28 +214,27 @@ XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = (
 ANY_TYPES = Types({**DATA_TYPES, **MLIR_TYPES.names})
 
 
-def integers_in(part: str, spelling: str = "[0-9]{1,18}") -> tuple[int, ...]:
+def integers(part: str, spelling: str = "[0-9]{1,18}") -> tuple[int, ...]:
     """Return the integers in a part of a string, which commas separate."""
     if not re.fullmatch(rf"\s*({spelling}\s*(,\s*{spelling}\s*)*)?", part):
         unclear(f"expected integers and commas, found {excerpt(part)}")
     return tuple(map(int, filter(None, map(str.strip, part.split(",")))))
 
 
-def tag_of(desc: MemoryDesc) -> FormatTag:
-    """Return the tag of a dense layout for a system that has neither strides nor offsets."""
+def tag_of(desc: MemoryDesc, no_align: str = "") -> FormatTag:
+    """Return the tag of a dense layout for a system that has neither strides nor offsets.
+
+    `no_align` says why it rounds dims up to no more than whole blocks, if it does not.
+    """
     tag = dense_tag(desc.layout)
     if not is_laid_out_by(desc.layout, tag):
         if desc.offset0:
             impossible(f"it has no offset, and offset0 is {desc.offset0}")
         impossible("it describes dense layouts; these strides leave gaps or repeat elements")
-    return tag
-
-
-def refuse_aligned(desc: MemoryDesc, tag: FormatTag, but: str) -> None:
-    """Refuse a tag that rounds dims up to more than whole blocks."""
     for dims, align in zip(tag.axes, tag.align, strict=True):
-        if align > 1:
-            impossible(f"{dim_name(dims[0], desc.letters)} is aligned to {align}, and {but}")
+        if align > 1 and no_align:
+            impossible(f"{dim_name(dims[0], desc.letters)} is aligned to {align}, and {no_align}")
+    return tag
 
 
 def strides_of(desc: MemoryDesc) -> tuple[int, ...]:

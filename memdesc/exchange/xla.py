@@ -12,16 +12,7 @@ import re
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.errors import excerpt
-from memdesc.exchange.system import (
-    XLA_TYPES,
-    Given,
-    System,
-    impossible,
-    integers_in,
-    refuse_aligned,
-    tag_of,
-    unclear,
-)
+from memdesc.exchange.system import XLA_TYPES, Given, System, impossible, integers, tag_of, unclear
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag, tag_of_digits
 
@@ -30,8 +21,7 @@ _Physical = tuple[tuple[int, ...], int, int]
 
 
 def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
-    """Refuse what tiles cannot express: alignments, and blocks outside whole dims."""
-    refuse_aligned(desc, tag, "only tiles pad")
+    """Refuse what tiles cannot express: blocks outside whole dims."""
     steps: dict[int, int] = {}
     has_inner = False
     for axis, step, extent in tag.digits:
@@ -114,7 +104,7 @@ _REFUSED = {
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    tag = tag_of(desc)
+    tag = tag_of(desc, "only tiles pad")
     _check_tag(desc, tag)
     outer = [digit.axis for digit in tag.digits if not digit.extent]
     minor_to_major = [dim for axis in reversed(outer) for dim in reversed(tag.axes[axis])]
@@ -135,7 +125,7 @@ def _read(given: Given) -> MemoryDesc:
     dims = given.sizes(_sizes(match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
     everyone = tuple(range(len(dims)))
-    major_to_minor = everyone if match["layout"] is None else integers_in(order)[::-1]
+    major_to_minor = everyone if match["layout"] is None else integers(order)[::-1]
     if sorted(major_to_minor) != [*everyone]:
         unclear(f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first")
     digits: list[_Physical] = [((dim,), 1, 0) for dim in major_to_minor]
@@ -162,7 +152,7 @@ def _read(given: Given) -> MemoryDesc:
 
 
 def _one(group: str) -> int:
-    number, *others = integers_in(group) or (0, 0)
+    number, *others = integers(group) or (0, 0)
     return unclear(f"expected one integer, found {excerpt(group)}") if others else number
 
 
@@ -171,7 +161,7 @@ def _sizes(part: str) -> tuple[int, ...]:
         impossible("the sizes of dynamic dims are not known")
     if not part.strip():
         impossible("a scalar has no dims, a descriptor 1 to 12")
-    return integers_in(part)
+    return integers(part)
 
 
 def _suffixes(part: str) -> dict[str, list[str]]:
