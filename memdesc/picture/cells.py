@@ -22,6 +22,7 @@ from memdesc.tags import LETTERS, Digit, axis_name
 from memdesc.tuples import NamedTuple
 
 LANES = "RGBA"
+_COLOURS = 7
 # bytes, on nearly all processors
 CACHE_LINE = 64
 # the least elements of a run; with fewer, each element of a small block would get its own colour
@@ -50,6 +51,13 @@ class Cell(NamedTuple):
     is_padding: bool
     is_highlighted: bool = False
     at: tuple[int, ...] = ()
+
+    @property
+    def colour(self) -> int:
+        """The number of its colour, which the run gives."""
+        # shifted by one in each round, so that rows of 7, 14, 28 or 56 runs do not form columns
+        run = self.run or 0
+        return (run + run // _COLOURS) % _COLOURS
 
 
 class Pixels(NamedTuple):

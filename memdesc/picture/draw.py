@@ -16,8 +16,8 @@ from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
 from memdesc.picture import Picture
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
-from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table
-from memdesc.picture.svg import MEANINGS, fragment_of, plain, svg_of
+from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table, plain
+from memdesc.picture.svg import MEANINGS, drawing, fragment_of, svg_of
 from memdesc.tags import LETTERS, check_letters
 
 
@@ -74,7 +74,7 @@ def draw_memories(
             is_shown = cell.is_padding, cell.run is None, cell.is_highlighted, bool(table.marks)
             legend.update(compress(("padding", "gap", "highlight", "line"), is_shown))
     symbols = [symbol for symbol in MEANINGS if symbol in legend]
-    drawings = [half.drawing() for half in halves]
+    drawings = [drawing(half) for half in halves]
     text = text or "\n".join([*head, *(line for half in halves for line in half.text())])
     uncoloured = "\n".join(plain(line).rstrip() for line in text.split("\n"))
     fragment = fragment_of(head, drawings, symbols)

@@ -1,6 +1,6 @@
 """The halves of a picture: the logical grid in panels, and the memory line by line.
 
-Both are made of tables, with cells in rows and columns, which are drawn as SVG and as text.
+Both are made of tables, with cells in rows and columns, which are written as text here.
 
 The last two dims with several indices (long dims) are rows and columns of the grid; the others are
 panels.
@@ -8,6 +8,7 @@ panels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, product
@@ -15,27 +16,12 @@ from math import prod
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.picture.cells import CACHE_LINE, LANES, LINES, Cell, Cells, Pixels, visible_indices
-from memdesc.picture.svg import (
-    ACCENT,
-    CELL_HEIGHT,
-    Drawing,
-    cell_width,
-    edge,
-    element,
-    label,
-    outline,
-    paint_cell,
-    plain,
-    terminal,
-    text_width,
-)
 from memdesc.swizzle import swizzled
 from memdesc.tuples import NamedTuple
 
-# Pixels: above the cells, for headings; where indices are left out; right of the headings of rows.
-_ABOVE, _GAP, _BESIDE = 32, 16, 15
-# Pixels: height of a cell in memory; around a note in it.
-_HEIGHT, _AROUND_NOTE = 30, 6
+# the colours of cells, in the order of those in an SVG, among the 256 that terminals have
+_TERMINAL = (153, 222, 115, 182, 229, 110, 216)
+_ESCAPE = "\x1b\\[[0-9;]*m"
 
 
 class Table(NamedTuple):
@@ -68,64 +54,6 @@ class Table(NamedTuple):
     def shown(self) -> list[Cell]:
         """All cells."""
         return [cell for row in self.cells for cell in row if cell]
-
-    @property
-    def gutter(self) -> int:
-        """Pixels left of the cells."""
-        return max(text_width(head) for head, _ in self.heads) + _BESIDE
-
-    @property
-    def _above(self) -> int:
-        return _ABOVE if self.caption or self.groups else _ABOVE // 2
-
-    @property
-    def _cell(self) -> tuple[int, int]:
-        """The width and height of a cell in pixels."""
-        if self.marks is None:
-            return cell_width(self.widest), CELL_HEIGHT
-        widths = [cell_width(cell.number) for cell in self.shown]
-        widths += [text_width(cell.note) + _AROUND_NOTE for cell in self.shown]
-        return max(cell_width(""), *widths), _HEIGHT
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The width and height in pixels, with headings."""
-        width, height = self._cell
-        right, bottom = _starts(self.columns, width)[-1], _starts(self.rows, height)[-1]
-        return self.gutter + max(right, text_width(self.caption)), self._above + bottom
-
-    def paint(self, left: int, top: int) -> list[str]:
-        """Return the SVG elements of headings, cells, outlines of blocks, marks and gaps."""
-        width, height = size = self._cell
-        *xs, _ = (left + self.gutter + x for x in _starts(self.columns, width))
-        *ys, _ = (top + self._above + y for y in _starts(self.rows, height))
-        base = (height + 8) // 2  # the baseline of text centred in a row
-        parts = [label(xs[0], ys[0] - 18, self.caption, style="bold")] if self.caption else []
-        tops = zip(xs, self.tops, strict=True)
-        parts += [_faint(x + width / 2, ys[0] - 4, text) for x, text in tops]
-        half = self.span * width / 2
-        parts += [_faint(xs[k] + half, ys[0] - 18, text) for k, text in self.groups.items()]
-        parts += [
-            label(xs[0] - 6, y + base, head, anchor="end", style="faint")
-            for y, (head, _) in zip(ys, self.heads, strict=True)
-            if head
-        ]
-        placed = {
-            (c, r): cell
-            for r, row in enumerate(self.cells)
-            for c, cell in enumerate(row)
-            if cell is not None
-        }
-        parts += [paint_cell(cell, xs[c], ys[r], size) for (c, r), cell in placed.items()]
-        tiles = [cell.tile for cell in placed.values()]
-        # if blocks have one cell in each panel, the frames of panels show them
-        if self.marks is not None or len(set(tiles)) < len(tiles):
-            parts.append(outline(placed, xs, ys, size))
-        if self.marks:
-            path = "".join(f"M{xs[c]} {ys[r] - 1}v{height + 2}" for r, c in sorted(self.marks))
-            parts.append(element("path", d=path, stroke=ACCENT, stroke_width=3.5, fill="none"))
-        parts += [_faint(xs[k] - _GAP / 2, ys[0] + base, "⋯") for k in _gaps(self.columns)]
-        return parts + [_faint(xs[0] + 12, ys[k] - 4, "⋮") for k in _gaps(self.rows)]
 
     def text(self, *, of_number: bool = False) -> list[str]:
         """Return lines of text, with the colours of a terminal: `[padding]`, `<highlighted>`.
@@ -171,32 +99,32 @@ def _written(cell: Cell | None, what: str, *, in_panel: bool) -> str:
     return f"[{text}]" if cell.is_padding else text + " " * in_panel
 
 
+def terminal(cell: Cell | None, text: str) -> str:
+    """Return the text of a cell in the colour that it has in the picture."""
+    if cell is None or cell.run is None:
+        return text
+    colour = "2" if cell.is_padding else f"38;5;16;48;5;{_TERMINAL[cell.colour]}"
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def plain(text: str) -> str:
+    """Return text without the colours of a terminal."""
+    return re.sub(_ESCAPE, "", text)
+
+
 def gapped(indices: list[int], texts: list[str], gap: str = "…") -> list[str]:
     """Return the strings of some indices, with an ellipsis where indices are left out."""
-    gaps = {*_gaps(indices)}
+    gaps = {*gaps_in(indices)}
     return [part for k, text in enumerate(texts) for part in ([gap, text] if k in gaps else [text])]
 
 
-def _gaps(indices: list[int]) -> list[int]:
+def gaps_in(indices: list[int]) -> list[int]:
     """Return the numbers of the indices before which others are left out."""
     return [k for k, (before, i) in enumerate(pairwise(indices), 1) if i != before + 1]
 
 
-def _starts(indices: list[int], size: int) -> list[int]:
-    """Return where each index starts, then where the last one ends; in pixels."""
-    gaps = _gaps(indices)
-    starts = [k * size + _GAP * sum(gap <= k for gap in gaps) for k in range(len(indices))]
-    return [*starts, starts[-1] + size]
-
-
-def _faint(x: float, y: float, text: str) -> str:
-    return label(x, y, text, anchor="middle", style="faint")
-
-
-# the most pixels, and characters, of a line of panels
-_MAX_WIDTH, _MAX_TEXT = 620, 100
-# Pixels: between panels; for panels that are left out.
-_BETWEEN, _SKIP = 12, 20
+# the most characters of a line of panels
+_MAX_TEXT = 100
 
 
 class Half(NamedTuple):
@@ -205,7 +133,7 @@ class Half(NamedTuple):
     caption: str
     tables: list[Table]
 
-    def _lines(self, most: int, *, has_gaps: bool = False) -> list[list[Table]]:
+    def lines(self, most: int, *, has_gaps: bool = False) -> list[list[Table]]:
         """Return the tables of each line, `most` at most.
 
         A line has one outer index, panels of one block, and unless it `has_gaps` all of them.
@@ -223,34 +151,12 @@ class Half(NamedTuple):
             lines[-1].append(table)
         return lines
 
-    def drawing(self) -> Drawing:
-        """Draw all tables, a frame around those of a block, and dots where some are left out."""
-        width, height = map(max, zip(*(table.size for table in self.tables), strict=True))
-        step = width + _BETWEEN
-        parts: list[str] = []
-        top, right = 0, 0
-        for line in self._lines(max((_MAX_WIDTH + _BETWEEN) // step, 1), has_gaps=True):
-            if line[0].after_gap:
-                parts.append(label(line[0].gutter, top + _SKIP // 2, "⋮", size=14, style="faint"))
-                top += _SKIP
-            end = len(line) * step - _BETWEEN
-            if line[0].block is not None:
-                frame = {"x": 2, "y": top - 2, "width": end + 3, "height": height + 7}
-                parts.append(edge("rect", rx=5, **frame))
-            for k, table in enumerate(line):
-                if k and table.after_gap:
-                    parts.append(label(k * step - 6, top + height // 2, "⋯", style="faint"))
-                parts += table.paint(k * step, top)
-            top += height + _BETWEEN
-            right = max(right, end)
-        return Drawing(self.caption, right, top - _BETWEEN, parts)
-
     def text(self) -> list[str]:
         """Write the caption, and as many tables side by side as fit."""
         texts = {table.at: table.text() for table in self.tables}
         wide = max(len(plain(text[0])) for text in texts.values())
         lines = ["", self.caption]
-        for line in self._lines(max(_MAX_TEXT // (wide + 2), 1)):
+        for line in self.lines(max(_MAX_TEXT // (wide + 2), 1)):
             lines += ["…"] if line[0].after_gap else []
             beside = zip(*(texts[table.at] for table in line), strict=True)
             lines += ["  ".join(rows).rstrip() for rows in beside]

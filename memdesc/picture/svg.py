@@ -11,7 +11,6 @@ pictures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from html import escape
@@ -19,6 +18,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from memdesc.picture.cells import CACHE_LINE, Cell
+from memdesc.picture.halves import Half, Table, gaps_in
 from memdesc.tuples import NamedTuple
 
 # sky blue, orange, green, purple, yellow, blue, vermilion, each mixed with white
@@ -128,7 +128,7 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         parts += [element("rect", stroke_width=0.5, **look, **box), hatch(x, y, width, height)]
         ink = _PLAIN
     else:
-        look = {"fill": COLOURS[_colour(cell.run)], "stroke": "#ffffff"}
+        look = {"fill": COLOURS[cell.colour], "stroke": "#ffffff"}
         parts.append(element("rect", stroke_width=0.5, **look, **box))
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
@@ -142,29 +142,6 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         inner = {"x": x + 1.5, "y": y + 1.5, "width": width - 3, "height": height - 3}
         parts.append(element("rect", fill="none", stroke=HIGHLIGHT, stroke_width=3, **inner))
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
-
-
-def _colour(run: int) -> int:
-    # shifted by one in each round, so that rows of 7, 14, 28 or 56 runs do not form columns
-    return (run + run // len(COLOURS)) % len(COLOURS)
-
-
-# the colours in the same order as those of 256 that terminals have, and an escape sequence
-_TERMINAL = (153, 222, 115, 182, 229, 110, 216)
-_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
-
-
-def terminal(cell: Cell | None, text: str) -> str:
-    """Return the text of a cell in the colour that it has in the picture."""
-    if cell is None or cell.run is None:
-        return text
-    colour = "2" if cell.is_padding else f"38;5;16;48;5;{_TERMINAL[_colour(cell.run)]}"
-    return f"\x1b[{colour}m{text}\x1b[0m"
-
-
-def plain(text: str) -> str:
-    """Return text without the colours of a terminal."""
-    return _ESCAPE.sub("", text)
 
 
 def outline(
@@ -185,6 +162,116 @@ def outline(
             if cell.tile is not None and (other is None or other.tile != cell.tile):
                 lines[line] = None
     return edge("path", d="".join(lines)) if lines else ""
+
+
+# Pixels: above the cells of a table, for headings; where indices are left out; right of the
+# headings of rows; height of a cell with a note; around the note.
+_HEADINGS, _GAP, _BESIDE = 32, 16, 15
+_HEIGHT, _AROUND_NOTE = 30, 6
+# Pixels: the most of a line of panels; between panels; for panels that are left out.
+_MAX_WIDTH, _APART, _SKIP = 620, 12, 20
+
+
+class Drawing(NamedTuple):
+    """SVG elements that start at (0, 0), and how many pixels they need."""
+
+    caption: str
+    width: int
+    height: int
+    parts: list[str]
+
+
+def drawing(half: Half) -> Drawing:
+    """Draw all tables, a frame around those of a block, and dots where some are left out."""
+    width, height = map(max, zip(*(_size(table) for table in half.tables), strict=True))
+    step = width + _APART
+    parts: list[str] = []
+    top, right = 0, 0
+    for line in half.lines(max((_MAX_WIDTH + _APART) // step, 1), has_gaps=True):
+        if line[0].after_gap:
+            parts.append(label(_gutter(line[0]), top + _SKIP // 2, "⋮", size=14, style="faint"))
+            top += _SKIP
+        end = len(line) * step - _APART
+        if line[0].block is not None:
+            frame = {"x": 2, "y": top - 2, "width": end + 3, "height": height + 7}
+            parts.append(edge("rect", rx=5, **frame))
+        for k, table in enumerate(line):
+            if k and table.after_gap:
+                parts.append(label(k * step - 6, top + height // 2, "⋯", style="faint"))
+            parts += _paint(table, k * step, top)
+        top += height + _APART
+        right = max(right, end)
+    return Drawing(half.caption, right, top - _APART, parts)
+
+
+def _gutter(table: Table) -> int:
+    """Return the pixels left of the cells."""
+    return max(text_width(head) for head, _ in table.heads) + _BESIDE
+
+
+def _above(table: Table) -> int:
+    return _HEADINGS if table.caption or table.groups else _HEADINGS // 2
+
+
+def _cell(table: Table) -> tuple[int, int]:
+    """Return the width and height of a cell in pixels."""
+    if table.marks is None:
+        return cell_width(table.widest), CELL_HEIGHT
+    widths = [cell_width(cell.number) for cell in table.shown]
+    widths += [text_width(cell.note) + _AROUND_NOTE for cell in table.shown]
+    return max(cell_width(""), *widths), _HEIGHT
+
+
+def _size(table: Table) -> tuple[int, int]:
+    """Return the width and height in pixels, with headings."""
+    width, height = _cell(table)
+    right, bottom = _starts(table.columns, width)[-1], _starts(table.rows, height)[-1]
+    return _gutter(table) + max(right, text_width(table.caption)), _above(table) + bottom
+
+
+def _paint(table: Table, left: int, top: int) -> list[str]:
+    """Return the SVG elements of headings, cells, outlines of blocks, marks and gaps."""
+    width, height = size = _cell(table)
+    *xs, _ = (left + _gutter(table) + x for x in _starts(table.columns, width))
+    *ys, _ = (top + _above(table) + y for y in _starts(table.rows, height))
+    base = (height + 8) // 2  # the baseline of text centred in a row
+    parts = [label(xs[0], ys[0] - 18, table.caption, style="bold")] if table.caption else []
+    tops = zip(xs, table.tops, strict=True)
+    parts += [_faint(x + width / 2, ys[0] - 4, text) for x, text in tops]
+    half = table.span * width / 2
+    parts += [_faint(xs[k] + half, ys[0] - 18, text) for k, text in table.groups.items()]
+    parts += [
+        label(xs[0] - 6, y + base, head, anchor="end", style="faint")
+        for y, (head, _) in zip(ys, table.heads, strict=True)
+        if head
+    ]
+    placed = {
+        (c, r): cell
+        for r, row in enumerate(table.cells)
+        for c, cell in enumerate(row)
+        if cell is not None
+    }
+    parts += [paint_cell(cell, xs[c], ys[r], size) for (c, r), cell in placed.items()]
+    tiles = [cell.tile for cell in placed.values()]
+    # if blocks have one cell in each panel, the frames of panels show them
+    if table.marks is not None or len(set(tiles)) < len(tiles):
+        parts.append(outline(placed, xs, ys, size))
+    if table.marks:
+        path = "".join(f"M{xs[c]} {ys[r] - 1}v{height + 2}" for r, c in sorted(table.marks))
+        parts.append(element("path", d=path, stroke=ACCENT, stroke_width=3.5, fill="none"))
+    parts += [_faint(xs[k] - _GAP / 2, ys[0] + base, "⋯") for k in gaps_in(table.columns)]
+    return parts + [_faint(xs[0] + 12, ys[k] - 4, "⋮") for k in gaps_in(table.rows)]
+
+
+def _starts(indices: list[int], size: int) -> list[int]:
+    """Return where each index starts, then where the last one ends; in pixels."""
+    gaps = gaps_in(indices)
+    starts = [k * size + _GAP * sum(gap <= k for gap in gaps) for k in range(len(indices))]
+    return [*starts, starts[-1] + size]
+
+
+def _faint(x: float, y: float, text: str) -> str:
+    return label(x, y, text, anchor="middle", style="faint")
 
 
 # Pixels: around the picture and between its halves; height of a line of the head, of a caption, of
@@ -218,15 +305,6 @@ def _style() -> str:
     """Return the style of a fragment, in which an `::after` covers the shadow of the last edge."""
     css = (files("memdesc.picture") / "figure.css").read_text(encoding="utf-8")
     return css.replace("\n", "").replace("{font}", FONT)
-
-
-class Drawing(NamedTuple):
-    """SVG elements that start at (0, 0), and how many pixels they need."""
-
-    caption: str
-    width: int
-    height: int
-    parts: list[str]
 
 
 def svg_of(head: list[str], halves: list[Drawing], symbols: list[str]) -> str:
