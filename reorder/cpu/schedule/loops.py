@@ -28,12 +28,14 @@ def contiguous_loops(
     >>> list(contiguous_loops((Node(8, 8, (4, 1)), Node(3, 3, (32, 99)), Node(4, 4, (1, 8))), 0))
     [2, 0, 1]
     """
-    strides = [node.strides[side] for node in nodes]
-    left = {k: abs(stride) if backwards else stride for k, stride in enumerate(strides)}
+    left: list[int | None] = [node.strides[side] for node in nodes]
+    if backwards:
+        left = [abs(node.strides[side]) for node in nodes]
     size = element_stride
-    while (k := next((k for k, stride in left.items() if stride == size), None)) is not None:
+    while size in left:
+        k = left.index(size)
         yield k
-        del left[k]
+        left[k] = None
         size *= nodes[k].extent
 
 

@@ -297,15 +297,16 @@ class _StepWriter:
         src = self.in_place(Base.SRC, self.config.src)
         nodes = tuple(self.nodes[k] for k in src.order)
         rows = tile_rows(nodes, [src.reordered(src.order).strides])
-        starts = [start * src.bits // BYTE_BITS for start in rows.tables[0]]
+        (starts,), bits = rows.tables, src.bits
         is_in_order = len(starts) == 1 and self.tile.reads and src.order == [*range(len(nodes))]
-        if is_in_order or rows.columns * src.bits < LINE_BITS:
+        if is_in_order or rows.columns * bits < LINE_BITS:
             return []
-        count = -(-rows.columns * src.bits // LINE_BITS)
+        starts = [start * bits // BYTE_BITS for start in starts]
+        count = -(-rows.columns * bits // LINE_BITS)
         # the last byte of each: where a row starts within a line, the tile before read that line
         lines = [start + LINE_NBYTES * (k + 1) - 1 for k in range(count) for start in starts]
         # the stage takes one for each line that the elements of the tile fill
-        size = -(-prod(node.valid for node in nodes) * src.bits // LINE_BITS)
+        size = -(-prod(node.valid for node in nodes) * bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
 
     def _streams(self, dst: _Buffer, rows: Rows) -> bool:

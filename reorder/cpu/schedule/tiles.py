@@ -277,7 +277,7 @@ def _order_by_cost(
             tile_rows(inner, [strides[of]]).columns >= min(_MIN_RUN, prod(extents))
             for of in (SRC, DST)
         )
-        for reads in (is_read, False):
+        for reads in (True, False) if is_read else (False,):
             cost: float = widths[SRC] * (not reads) + widths[DST] * (not is_written)
             if cost_of_rows is not None:
                 sides = [strides[SRC] if reads else dense_strides(extents), *strides[1:]]
