@@ -112,27 +112,10 @@ def _target(text: str) -> tuple[str, Target]:
 TARGETS: Mapping[str, Target] = MappingProxyType(
     dict(map(_target, re.split(r"\n(?! )", _TABLE.strip())))
 )
-_LOST = (
-    "transformers 5.24 does not load {} of {}, or computes wrong numbers from them; {} reads them"
+# the records whose experts transformers does not load -> what loads them
+_EXPERT_LOADERS = dict.fromkeys(("gptq", "awq"), "GPTQModel") | dict.fromkeys(
+    ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block"), "compressed-tensors"
 )
-# what loaders misread of records: with an option, in experts, in `lm_head`, or in parts of blocks
-_MISREAD: Mapping[tuple[str, str, Any], str] = {
-    ("gptq", "zeros", "v2"): (
-        "vLLM 0.10 takes zero points of version 2 of GPTQ for version 1; GPTQModel and newer "
-        "versions of vLLM read them"
-    ),
-    ("pack_quantized", "zeros", True): _LOST.format("zero points", "pack-quantized", "vLLM"),
-    ("fp8_block", "is_partial", True): _LOST.format("parts of blocks", "FP8 without a GPU", "vLLM"),
-    **{
-        (name, part, True): _LOST.format(what, name, "GPTQModel")
-        for name in ("gptq", "awq")
-        for part, what in (("is_expert", "experts"), ("is_output", f"the {OUTPUT}"))
-    },
-    **{
-        (name, "is_expert", True): _LOST.format("experts", name, "compressed-tensors")
-        for name in ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block")
-    },
-}
 # The ends of names of tensors that serve activations, kernels, or the KV cache, of which the
 # config.json of an output says nothing; those of the cache are beside attention layers.
 SERVING = (
@@ -330,18 +313,29 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
     )
 
 
-def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> list[str]:
-    """Return warnings about loaders that do not read what a record becomes."""
-    held = [*dst.options]
-    if ("scale_inv", True) in held:
-        made = target_desc(src, dst.name, dict(dst.options))
-        sizes = zip(made.dims, made.scales.groups, strict=True)
-        held.append(("is_partial", any(size % group for size, group in sizes)))
-    else:
-        held.append(("is_expert", bool(block_of(prefix))))
-    held.append(("is_output", OUTPUT in prefix.split(".")))
-    found = ((dst.name, *each) for each in held)
-    return [_MISREAD[each] for each in found if each in _MISREAD]
+def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
+    """Yield warnings about loaders that do not read what a record becomes."""
+    name, held, lost = dst.name, dict(dst.options), list[tuple[str, str, str]]()
+    if name == "gptq" and held.get("zeros") == "v2":
+        yield (
+            "vLLM 0.10 takes zero points of version 2 of GPTQ for version 1; GPTQModel and newer "
+            "versions of vLLM read them"
+        )
+    if name == "pack_quantized" and held.get("zeros"):
+        lost.append(("zero points", "pack-quantized", "vLLM"))
+    if held.get("scale_inv"):
+        made = target_desc(src, name, held)
+        if any(size % group for size, group in zip(made.dims, made.scales.groups, strict=True)):
+            lost.append(("parts of blocks", "FP8 without a GPU", "vLLM"))
+    elif block_of(prefix) and name in _EXPERT_LOADERS:
+        lost.append(("experts", name, _EXPERT_LOADERS[name]))
+    if name in ("gptq", "awq") and OUTPUT in prefix.split("."):
+        lost.append((f"the {OUTPUT}", name, "GPTQModel"))
+    for what, of, by in lost:
+        yield (
+            f"transformers 5.24 does not load {what} of {of}, or computes wrong numbers from them; "
+            f"{by} reads them"
+        )
 
 
 def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decided:
