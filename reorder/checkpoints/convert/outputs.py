@@ -270,6 +270,8 @@ def _moved_config(text: bytes, plan: Plan) -> bytes:
         return text
     with about(CONFIG):
         config, holders = read_config(text)
+    if plan.target.dtype is not None:
+        _set_dtype(config, plan, plan.target.dtype)
     for holder in holders if plan.is_redeclared else ():
         before = sections_of(holder)
         layers = _layers(plan, config, next(iter(before.values()), {}))
@@ -283,8 +285,6 @@ def _moved_config(text: bytes, plan: Plan) -> bytes:
         for key in (*before, *(() if sections else [_EXPERT_DTYPE])):
             holder.pop(key, None)
         holder.update(sections)
-    if plan.target.dtype is not None:
-        _set_dtype(config, plan, plan.target.dtype)
     is_same = config == json.loads(text)
     return text if is_same else json.dumps(config, indent=2).encode() + b"\n"
 
