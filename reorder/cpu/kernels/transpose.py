@@ -58,8 +58,6 @@ _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
-# Columns of at least this many tiles are worth one more, so that the others start lines of dst.
-_LEAST_ALIGNED_TILES = 16
 # Lines of src are prefetched so many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
@@ -207,8 +205,6 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
             edge.columns[k] = part.column_table[move.first + k]
         column_tables = where(is_narrow, narrow_table, part.column_table)
         src = elements.rebased(part.src)
-        # tiles that overlap would write lines of dst twice: not by non-temporal stores
-        first_row = move.first.like(0) if elements.streams else _first_row(part, height)
         origin = move.first
         if is_wide:
             skipped = _skipped_columns(part._replace(src=src), shape, lane.width)
@@ -216,8 +212,8 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
         with loop(origin, move.last, step) as begin:
             start = maximum(begin, move.first) if is_wide else begin
             stop = minimum(begin + step, move.last)
-            with loop(first_row, move.head.rows, height) as next_row:
-                row = maximum(minimum(next_row, last_row), 0)
+            with loop(0, move.head.rows, height) as next_row:
+                row = minimum(next_row, last_row)
                 dst = elements.rebased(part.dst + row)
                 whole_table = part.row_table + row * WORD_NBYTES
                 before = builder.block
@@ -236,18 +232,6 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                     column = minimum(next_column, last_column)
                     table = column_tables + column * WORD_NBYTES
                     _emit_tile(block, column, (row_table, table), lane, next_column)
-
-
-def _first_row(move: Transposition, height: int) -> Value:
-    """Return where tiles begin so that all but the first and last start lines of dst: 0 or below.
-
-    Columns that start elsewhere in their lines gain nothing.
-    """
-    elements, table, column = move.elements, move.column_table, move.first
-    start = first_vector(elements, move.column(column), height, move.head.rows)
-    starts = (table[column + 1] - table[column]) & (LINE_NBYTES - 1) == 0
-    is_long = move.head.rows >= _LEAST_ALIGNED_TILES * height
-    return where(is_long & starts, start, 0)
 
 
 def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Value:

@@ -48,8 +48,9 @@ from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import split_node, zeros_of
 
 # The boxes of the first head and the last end may have one in so many elements: their lines are
-# written in part. In the caches an element that is moved alone counts as several.
-_LEAST_SHARE, _ALONE = 16, 16
+# written in part. In the caches an element that is moved alone counts as several, and as more if
+# rows are short: what they gain is less.
+_LEAST_SHARE, _ALONE, _ALONE_IN_SHORT = 16, 4, 16
 
 
 def rotate(
@@ -75,12 +76,13 @@ def rotate(
         return ()
     if is_interleaved:
         return rotation.between_ends()
-    if start and not streams and rotation.reads_lines_twice():
+    is_short = start > 0 and not streams and rotation.has_short_rows
+    if is_short and rotation.reads_lines_twice():
         return ()
     whole, rest = rotation.parts()
     parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
     ends = tile_boxes(tuple(parts_of_lines), bits, element_stride)
-    alone = 1 if streams else _ALONE
+    alone = 1 if streams else _ALONE_IN_SHORT if is_short else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
@@ -106,14 +108,18 @@ class _Rotation(NamedTuple):
         """Elements of a cache line."""
         return LINE_BITS // self.bits
 
+    @property
+    def has_short_rows(self) -> bool:
+        """Whether rows have few lines, so that many of them are heads."""
+        return size_of(self.scheduled.rows) < MANY_LINES * self.line
+
     def reads_lines_twice(self) -> bool:
         """Whether the first-level cache loses lines of src that two loads of a head share.
 
-        Rotated, each load of a head crosses the end of a line. That matters if rows are short.
+        Rotated, each load of a head crosses the end of a line.
         """
         table, step = self._table(self.scheduled.rows[-1].extent), self.bits // BYTE_BITS
-        starts = (at * step // self.element_stride for at in table[: self.line])
-        return len(table) < MANY_LINES * self.line and rows_collide(starts)
+        return rows_collide(at * step // self.element_stride for at in table[: self.line])
 
     def _followers_of(self, group: tuple[Node, ...]) -> list[Node]:
         """Return the loops around a group that form a run with it in dst, innermost first."""
