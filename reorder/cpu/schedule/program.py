@@ -222,7 +222,8 @@ def _encode_transpose(
     if scheduled.tables:
         row_run = 0
     valid_rows, count = _count_valid(rows), size_of(rows)
-    is_padded = not scheduled.tables and valid_rows <= min(MAX_INTERLEAVED, count - 1)
+    is_part = count * bits in {LINE_BITS, LINE_BITS // 2, LINE_BITS // 4}
+    is_padded = is_part and valid_rows <= MAX_INTERLEAVED < count and not scheduled.tables
     sweep = SWEEP_NBYTES * BYTE_BITS // bits
     half, whole = (
         any(rows_collide(dst[:size]) for _, dst in tables) for size in (sweep // 2, sweep)

@@ -552,7 +552,9 @@ def test_sweeps_are_halved_if_that_keeps_a_line_of_each_column_in_the_first_leve
     [
         ("s8 abcd aBcd16b 2x3x9x8", 16),
         ("bf16 abcd aBcd8b 2x2x9x8", 8),
-        ("f32 abcd aBcd32b 2x4x9x8", 32),
+        ("f32 abcd aBcd16b 2x4x9x8", 16),
+        ("f32 abcd aBcd32b 2x4x9x8", 0),
+        ("s8 abcd aBcd8b 2x3x9x8", 0),
         ("f32 abcd aBcd16b 2x5x9x8", 0),
         ("f32 abcd aBcd4b 2x4x9x8", 0),
     ],
