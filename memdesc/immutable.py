@@ -66,10 +66,11 @@ def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
     names = tuple(part.name for part in given)
     factories = {part.name: part.default_factory for part in given}
     defaults = (part.default for part in given if part.default is not part.default_factory)
+    put = object.__setattr__
 
     def fill(self: Any, values: tuple[Any, ...]) -> None:
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, factories[name]() if value is MISSING else value)  # type: ignore[operator] # only a field with a factory has no default
+        for name, value in zip(names, values):  # noqa: B905 - the constructor gives one for each
+            put(self, name, factories[name]() if value is MISSING else value)  # type: ignore[operator] # only a field with a factory has no default
         if has_check:
             self.__post_init__()
 
