@@ -108,9 +108,12 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
 
 
 def _buffers(case: Case) -> Buffers:
-    """Return src with random bytes below 63, no NaN, or normal floats to convert; and dst."""
+    """Return src with random bytes below 63, no NaN, or normal floats to convert; and dst.
+
+    They are as users allocate them: large arrays of numpy do not start a cache line.
+    """
     rng = np.random.default_rng(0)
-    src = Memory(case.src)
+    src = Memory(case.src, np.zeros(case.src.nbytes, np.uint8))
     kind = case.src.dtype
     converts = case.attr is not None or case.dst.dtype != kind
     if kind.name in FLOATS and not kind.is_packed and converts:
@@ -122,7 +125,6 @@ def _buffers(case: Case) -> Buffers:
         src.data[...] = rng.integers(0, 63, src.nbytes, np.uint8)
     if case.src.has_padding:
         src = Memory(case.src, src.data)
-    # as users allocate it: large arrays of numpy do not start a cache line
     return src.data, np.zeros(case.dst.nbytes, np.uint8)
 
 

@@ -1,12 +1,12 @@
 """How much speed depends on where dst starts within its cache line.
 
-    python -m tests.benchmarks.places [FILE ...] [--threads 1,16] [--places 0,16,odd] [--src 0]
+    python -m tests.benchmarks.places [FILE ...] [--threads 1,16] [--places 0,16,odd] [--src 16]
         [--seconds 0.3] [--json FILE]
 
-Large arrays of numpy start 16 bytes into a line. A case runs in turn at each place, in the same two
-buffers, because two buffers of one size may differ by a third for other reasons. T(0) / T(p) is the
-time of a call where dst starts a line, divided by that where it starts p bytes into one: the median
-over neighbouring slices. `odd` is nine times the size of an element.
+Large arrays of numpy start 16 bytes into a line, so src does. A case runs in turn at each place, in
+the same two buffers, because two buffers of one size may differ by a third for other reasons.
+T(0) / T(p) is the time of a call where dst starts a line, divided by that where it starts p bytes
+into one: the median over neighbouring slices. `odd` is nine times the size of an element.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", default=CASES, help="cases of benchdnn")
     parser.add_argument("--threads", default="1", help="a list, default %(default)s")
     parser.add_argument("--places", default=f"16,{_ODD}", help="a list, default %(default)s")
-    parser.add_argument("--src", type=int, default=0, help="where src starts, default %(default)s")
+    parser.add_argument("--src", type=int, default=16, help="where src starts, default %(default)s")
     parser.add_argument("--seconds", type=float, default=0.1, help="for each case and place")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     options = parser.parse_args(arguments)

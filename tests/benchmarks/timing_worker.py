@@ -43,10 +43,11 @@ def _describe(side: dict[str, Any]) -> memdesc.MemoryDesc:
 def _fill(desc: memdesc.MemoryDesc, *, as_values: bool) -> Any:
     """Return the bytes of a source: small integers, or normal floats where it is converted.
 
-    Arithmetic is slow on denormal numbers, of which random bytes have more than tensors do.
+    Arithmetic is slow on denormal numbers, of which random bytes have more than tensors do. Like
+    dst, it is where numpy allocates it.
     """
     rng = np.random.default_rng(0)
-    data = reorder.Memory(desc).data
+    data = np.zeros(desc.nbytes, np.uint8)
     kind = np.dtype(desc.dtype.numpy)
     if as_values and not desc.dtype.is_packed and kind.kind not in "iu":
         block = rng.standard_normal(_RANDOM_NBYTES // 8, np.float32).astype(kind).view(np.uint8)
