@@ -72,8 +72,9 @@ _SECTOR = 32
 # dst, more of them where rows of src are shorter. A work item loads the rows that it transposes.
 _SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
 
-# the most tiles along a loop that are evened out: of more, the last one matters less
-_MAX_EVENED = 3
+# The most tiles along a loop that are evened out: of more, the last one matters less. They may get
+# larger, and leave so many bytes of local memory for what is not data.
+_MAX_EVENED, _BESIDE = 3, 1024
 
 # bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it
 _JOINED, _MIN_SRC = 1 << 14, 64
@@ -108,13 +109,15 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     *_, top = run = tuple(range(1, len(extents)))
     extents += [1] * (len(nest.loops) - len(extents))
     unit = VECTOR // gcd(VECTOR, prod(extents[:top]))
-    extents[top] = _evened(nest.loops[top].extent, extents[top], unit)
+    sector = _SECTOR // nbytes
+    room = _room(task, bits[1])
+    most = room // ((rows + sector) * prod(extents[:top]))
+    extents[top] = _evened(nest.loops[top].extent, extents[top], unit, most)
     loaded = prod(extents)
     if loaded * bits[0] < _SECTOR * BYTE_BITS:
         return ()
-    sector = _SECTOR // nbytes
     rows = max(rows, rows * length // loaded // sector * sector)
-    extents[0] = _evened(along_dst.extent, rows, sector)
+    extents[0] = _evened(along_dst.extent, rows, sector, room // loaded - sector)
     src = runs_of(nest, 0, run, extents, bits[0], _widest(bits))._replace(rest=(0,))
     dst = Side((0,), run, bits[1], VECTOR // nbytes, is_shifted=True, align=_SECTOR)
     body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), WORD // nbytes)
@@ -174,10 +177,16 @@ def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) 
     return tuple(uniform) or chain.run[:1]
 
 
-def _evened(extent: int, steps: int, unit: int) -> int:
+def _evened(extent: int, steps: int, unit: int, most: int) -> int:
     """Return about as many steps of a tile, so that the last of few tiles is hardly shorter."""
     count = max(round(extent / steps), 1)
-    return steps if steps % unit or count > _MAX_EVENED else -(-extent // count // unit) * unit
+    evened = -(-extent // count // unit) * unit
+    return steps if steps % unit or count > _MAX_EVENED or evened > most else evened
+
+
+def _room(task: KernelTask, bits: int) -> int:
+    """Return the elements of an evened tile that local memory has room for."""
+    return (task.device.max_local - _BESIDE) * BYTE_BITS // bits
 
 
 def _widest(bits: tuple[int, int]) -> int:
@@ -212,7 +221,7 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     # vectors are aligned in both rows of a pair
     between = (nest.loops[0].stride(0) // 2,) if is_paired else ()
     aligned = nest._replace(starts=(nest.starts[0] + between, *nest.starts[1:]))
-    body = _staged(aligned, _extents(nest, limits, most, least), bits)
+    body = _staged(aligned, _extents(nest, limits, most, least, _room(task, bits[1])), bits)
     if body is None:
         return ()
     src, dst = body.src, body.dst
@@ -270,7 +279,8 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         room = _LOCAL // max(bits[1] // BYTE_BITS, 1)
         most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
         edge = max(edge, _LINE * BYTE_BITS // bits[1])
-    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, task.varying)
+    room = _room(task, bits[1])
+    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, room, task.varying)
     body = _staged(nest, chosen, bits, _widest(bits))
     if body is None:
         return ()
@@ -324,7 +334,12 @@ def _staged(
 
 
 def _extents(
-    nest: Nest, limits: tuple[int, int], most: int, least: int, varying: tuple[str, ...] = ()
+    nest: Nest,
+    limits: tuple[int, int],
+    most: int,
+    least: int,
+    room: int,
+    varying: tuple[str, ...] = (),
 ) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
     loops = nest.loops
@@ -348,7 +363,8 @@ def _extents(
         while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
             extents[k] *= 2
         # the next tile starts at a vector, and rows of a word are transposed together
-        extents[k] = _evened(loops[k].extent, extents[k], VECTOR)
+        most_steps = room * extents[k] // prod(extents)
+        extents[k] = _evened(loops[k].extent, extents[k], VECTOR, most_steps)
         if k != dst.run[0]:
             extents[k] = min(extents[k], loops[k].extent)
     return chains, extents
@@ -485,7 +501,7 @@ def _pixel_extents(
             extents[k] = min(2 * extents[k], loops[k].extent)
     top = chains[0].run[-1]
     if top not in whole:
-        extents[top] = _evened(loops[top].extent, extents[top], VECTOR)
+        extents[top] = _evened(loops[top].extent, extents[top], VECTOR, 2 * extents[top])
     return extents
 
 

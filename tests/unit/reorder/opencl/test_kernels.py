@@ -212,6 +212,26 @@ def test_conversions_of_4_bits_take_tiles_in_little_local_memory() -> None:
         assert launch.pattern.body.local_nbytes < 24 << 10
 
 
+_LITTLE = """
+32 f32 f32 11x88x200 abc acb
+32 u4 f32 15x88x144 abc cab
+32 u8 u8 11x142x190 abc acb
+48 u4 f32 69x120x24 abc cba
+48 f16 u4 14x80x168 abc cba
+16 f16 f16 13x104x144 abc acb
+"""
+
+
+def test_tiles_are_evened_only_if_local_memory_has_room() -> None:
+    for line in _LITTLE.strip().splitlines():
+        limit, one, other, sizes, *tags = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        device = DeviceTraits(256, max_local=int(limit) << 10)
+        (launch,) = check(planned(src, dst, device), device)
+        assert isinstance(launch.pattern.body, Staged), line
+
+
 _PADDED = """
 u8 u8 2x255x111x111 abcd aBcd16b
 u8 u8 2x255x111x111 acdb aBcd16b
