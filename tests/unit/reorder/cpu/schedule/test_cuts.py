@@ -562,8 +562,8 @@ def test_sweeps_are_halved_if_that_keeps_a_line_of_each_column_in_the_first_leve
 def test_up_to_four_rows_are_interleaved_with_the_zeros_after_them(case: str, padded: int) -> None:
     kind, src, dst, sizes = case.split()
     dims = tuple(map(int, sizes.split("x")))
-    plan = plan_reorder(*(memory_desc(dims, kind, tag) for tag in (src, dst)))
-    (kernel,) = _transpositions(BatchBuilder(plan, 1, Machine(1, 1 << 30)))
+    one, other = (memory_desc(dims, kind, tag) for tag in (src, dst))
+    (kernel,) = _transpositions(BatchBuilder(plan_reorder(one, other), 1, Machine(1, 1 << 30)))
     assert kernel.padded == padded
 
 
