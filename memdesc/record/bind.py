@@ -78,8 +78,8 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
         return Bound((), (msg,))
     held = tuple((role, *each[1:-1]) for role, each in stored.items())
     key = scheme.name, tuple(checked.items()), held
-    if key in _known:
-        return _known[key]
+    if (bound := _known.get(key)) is not None:  # other threads may clear it
+        return bound
     records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
     # flags that no name shows, since the tensors are called the same either way

@@ -114,6 +114,19 @@ def test_what_was_cut_is_no_record_and_the_tensors_of_a_scheme_are_of_no_other(n
     assert desc not in bind(SCHEMES[name], held, dict(desc.options)).descs
 
 
+def test_another_thread_may_forget_what_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(dict[object, object]):
+        def __contains__(self, key: object) -> bool:
+            is_known = super().__contains__(key)
+            self.clear()
+            return is_known
+
+    monkeypatch.setattr("memdesc.record.bind._known", Forgetful())
+    held = stored(desc := record_desc((64, 128), "fp8_tensor"))
+    for _ in range(2):
+        assert bind(SCHEMES["fp8_tensor"], held, {}).descs == (desc,)
+
+
 def test_what_no_shape_shows_is_asked_for_and_found() -> None:
     bound = bind(SCHEMES["mlx"], stored(record_desc((64, 256), "mlx", bits=4, group=64)), {})
     text, names = difference(bound.descs)
