@@ -728,7 +728,7 @@ def declared_by(file: str, section: Json) -> Declared:
         said |= dict.fromkeys(names or (), found)
         rest = found if names is None else rest
     targets = said if how.groups == _RULES else dict(sorted(said.items()))
-    ignored = Listed.of(dict.fromkeys(listed, ()), is_exact=how.is_exact)
+    ignored = Listed.of(dict.fromkeys(sorted(listed), ()), is_exact=how.is_exact)
     return Declared(file, rest, Listed.of(targets), ignored)
 
 

@@ -408,20 +408,24 @@ def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str]
     declared, taken = model.claims.said, {name for x in model.weights for name in x.names}
     if declared is None:  # the reasons of `weights` say whether the config files are damaged
         return floats, codes
-    try:
-        for layer in plain:
+    # an expression that is not compared with names does not say which layers are quantised
+    for layer in plain:
+        try:
             said = declared.at(layer)[0]
             if said.name is not None and declared.targets.find(layer) is not None:
                 floats[layer] = f"{said.file} declares {said.name}, but its weight is plain"
-        for name, entry in model.entries.items():
-            layer, _, role = name.rpartition(".")
-            is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
+        except MemdescError as error:
+            floats[layer] = str(error)
+    for name, entry in model.entries.items():
+        layer, _, role = name.rpartition(".")
+        is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
+        try:
             for said in declared.at(layer) if is_matrix and holds_codes(entry) else ():
                 if said.name is not None and tensors_of(said.name)[0] == role:
                     why = f"no scales are beside its codes of {entry.dtype}"
                     codes.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
-    except MemdescError as error:  # an expression that is not compared with names
-        floats[layer] = str(error)
+        except MemdescError as error:
+            codes.setdefault(layer, str(error))
     return floats, codes
 
 

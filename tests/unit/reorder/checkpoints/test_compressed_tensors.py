@@ -127,6 +127,29 @@ def test_inspect_shows_tensors_beside_an_expression_that_is_none(
     assert "config.json: '(' is not a regular expression" in "".join(facts["notes"])
 
 
+def test_codes_without_scales_beside_an_expression_that_is_none_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = _section("pack-quantized", _group(4, "group"), ignore=["re:("])
+    codes = {"fc.weight_packed": _layer("pack_quantized", group=16)["fc.weight_packed"]}
+    floats = {"head.weight": np.ones((8, 30), np.float16)}
+    folder = _folder(tmp_path / "in", floats | codes, section)
+    facts = _inspected(folder, capsys, code=1)
+    assert facts["unscaled"] == ["fc"]
+    assert [note.partition(": ")[0] for note in facts["notes"]] == ["head", "fc"]
+
+
+def test_parts_of_a_model_may_list_layers_in_another_order(tmp_path: Path) -> None:
+    ignored, layer = ["re:.*norm", "re:.*head"], _layer("pack_quantized", group=16)
+    one, other = (
+        _section("pack-quantized", _group(4, "group", "Linear"), ignore=names)
+        for names in (ignored, ignored[::-1])
+    )
+    whole = {"quantization_config": one, "text_config": {"quantization_config": other}}
+    folder = write_model(tmp_path / "in", {"": layer}, whole, {})
+    assert record_in(folder, "fc").desc.name == "pack_quantized"
+
+
 def _shards(folder: Path, *, is_indexed: bool) -> None:
     folder.mkdir()
     one, other = (_layer("pack_quantized", f"m.{k}", group=16) for k in range(2))
