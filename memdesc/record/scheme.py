@@ -56,7 +56,7 @@ class Option(NamedTuple):
         what = f"{scheme}: {self.name}"
         if self.is_block:
             block_sizes(scheme, value)
-            return value
+            return str(value) if isinstance(value, str) else int(value)
         if not self.legal:
             if checked_int(what, value) < 1 and not (value == ALL and self.has_all):
                 most = f", or {ALL} for all" if self.has_all else ""

@@ -4,6 +4,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memdesc.dtypes import DATA_TYPES
@@ -147,6 +148,16 @@ def test_what_no_shape_shows_is_asked_for_and_found() -> None:
     held = stored(record_desc((1 << 20, 1 << 40), "fp8_block", block="1x549755813888"))
     held["weight"] = held["weight"]._replace(kind="f32", nbytes=1 << 62)
     assert len(bind(SCHEMES["fp8_block"], held, {}).tried) <= 64
+
+
+@pytest.mark.parametrize(
+    ("block", "wanted"), [(np.array(64), 64), (np.int64(64), 64), (np.str_("64x32"), "64x32")]
+)
+def test_blocks_of_numpy_are_those_of_python(block: Any, wanted: Any) -> None:
+    """What is bound is kept, so it must not depend on who asked first."""
+    desc = record_desc((300, 130), "fp8_block", block=wanted)
+    (found,) = bind(SCHEMES["fp8_block"], stored(desc), {"block": block}).descs
+    assert repr(found) == repr(desc)
 
 
 def test_a_size_that_does_not_fit_is_named_with_what_was_tried() -> None:
