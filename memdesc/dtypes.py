@@ -269,6 +269,11 @@ def _hint(spec: Any, name: str | None) -> str:
         return (
             "; move real and imaginary parts, x.view(np.float64), which has twice as many elements"
         )
+    if word == "float8_e4m3":
+        return (
+            "; f8_e4m3 is float8_e4m3fn, whose highest exponent is for numbers, not infinities; "
+            "convert with x.astype(ml_dtypes.float8_e4m3fn)"
+        )
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
     from difflib import get_close_matches  # only needed for a wrong name

@@ -546,17 +546,22 @@ class Layout(Checked):
 
         With `padded`, of all padded ones; each axis is one array axis, at its first dim.
         """
-        if not checked_flag("padded", padded):
-            if 0 in self.dims:
-                return np.empty(self.dims, np.int64)
-            return self.offset(np.indices(self.dims, np.int64, sparse=True))
+        sizes = {axis.dims[0]: axis.padded for axis in self.axes}
+        shape = self.dims
+        if checked_flag("padded", padded):
+            shape = tuple(sizes.get(dim, 1) for dim in range(self.ndims))
+        if 0 in shape:
+            try:
+                return np.empty(shape, np.int64)
+            except ValueError:  # of the product of the other sizes
+                raise MemdescError(f"numpy has no array of dims {shape}") from None
+        if not padded:
+            return self.offset(np.indices(shape, np.int64, sparse=True))
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        tables = zip(self.axes, self.base().tables(padded=True), strict=True)
-        # after an empty table, the sum stays empty
-        for axis, table in sorted(tables, key=lambda found: len(found[1])):
-            shape = [1] * self.ndims
-            shape[axis.dims[0]] = len(table)
-            total = total + table.reshape(shape)
+        for axis, table in zip(self.axes, self.base().tables(padded=True), strict=True):
+            own = [1] * self.ndims
+            own[axis.dims[0]] = len(table)
+            total = total + table.reshape(own)
         return swizzled(self.xor, total)
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:

@@ -67,6 +67,8 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
 def _way_out(x: Any) -> str:
     if type(x).__module__.startswith("dask."):
         return "pass x.compute(), or reorder its chunks with reorder.dask.reorder(x, dst)"
+    if isinstance(x, str | FormatTag | MemoryDesc | ImageDesc):
+        return "in reorder(x, dst) the layout comes second"
     if isinstance(x, np.generic):
         return "pass np.atleast_1d(x)"
     if isinstance(x, list | tuple) or hasattr(x, "__array__"):
