@@ -34,9 +34,11 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 _BITS = (4, 8, 16, 32, 64)
-# Caches that hold any tensor, and none, since stores and prefetches differ.
+# Caches that hold no tensor, and any: a tile goes other ways.
 _CACHES = (0, 1 << 62)
-_DIMS, _LAYOUTS = (2, 64, 32, 32), ("nchw", "nhwc")
+# From nchw: no run that is contiguous on both sides, or long ones in another order. Tiles of 4 bits
+# read whole lines only of the first, and those with values of 4 bits in scratch only of the second.
+_DIMS, _LAYOUTS = ((2, 16, 32, 32), (2, 64, 32, 32)), ("nhwc", "cnhw")
 # Formulas that have operations in all places: alone, first, between others and last. A stage is
 # compiled for one operation; those of these formulas give their places to all others.
 _FORMULAS: tuple[dict[str, Any], ...] = (
@@ -134,8 +136,8 @@ def _compile_conversion(src: str, dst: str) -> None:
     for formula in _FORMULAS:
         try:
             attr = Attr(**formula)
-            for name in _LAYOUTS:
-                sides = memory_desc(_DIMS, src, "nchw"), memory_desc(_DIMS, dst, name)
+            for dims, name in product(_DIMS, _LAYOUTS):
+                sides = memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name)
                 _compile_stages(plan_reorder(*sides, attr))
         except MemdescError:
             continue  # this formula does not apply to these types
@@ -144,13 +146,21 @@ def _compile_conversion(src: str, dst: str) -> None:
 def _compile_stages(plan: ReorderPlan) -> None:
     if not needs_tiles(plan):
         return
-    for all_caches, part in product(_CACHES, repeat=2):
-        machine = this_machine()._replace(cache_nbytes=all_caches, streamed_nbytes=part)
+    for nbytes in _CACHES:
+        machine = this_machine()._replace(cache_nbytes=nbytes, streamed_nbytes=0)
         for batch in tile_batches(BatchBuilder(plan, machine.threads, machine)):
             for types in batch.program:
                 if isinstance(types, StageTypes):
-                    for operation in operations_at(types, has_fma=has_fma()):
-                        stage_at(types._replace(operation=operation))
+                    _compile_places(types)
+
+
+def _compile_places(types: StageTypes) -> None:
+    """Compile a stage with all operations, also without non-temporal stores and prefetching."""
+    streams, bits = {types.streams, False}, {types.prefetched_bits, 0}
+    for operation in operations_at(types, has_fma=has_fma()):
+        for streamed, prefetched in product(streams, bits):
+            code = types._replace(operation=operation, streams=streamed)
+            stage_at(code._replace(prefetched_bits=prefetched))
 
 
 def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:

@@ -1,5 +1,6 @@
 """Kernels compiled ahead: later processes find them on disk."""
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,8 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     assert all(kernel["seconds"] > 0 for kernel in made)
 
 
-@pytest.mark.parametrize(
-    ("src", "dst"), [("s8", "f32"), ("f32", "f8_e4m3"), ("s32", "s8"), ("bf16", "u4")]
-)
-def test_all_operations_of_two_types_are_compiled(
-    src: str, dst: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[StageTypes]:
+    """Return a list that gets each stage that is asked for, instead of compiling it."""
     stages: list[StageTypes] = []
 
     def at(types: StageTypes) -> int:
@@ -91,6 +88,16 @@ def test_all_operations_of_two_types_are_compiled(
 
     for module in (reorder.precompile, reorder.cpu.runtime.stages):
         monkeypatch.setattr(module, "stage_at", at)
+    return stages
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"), [("s8", "f32"), ("f32", "f8_e4m3"), ("s32", "s8"), ("bf16", "u4")]
+)
+def test_all_operations_of_two_types_are_compiled(
+    src: str, dst: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = _recorded(monkeypatch)
     reorder.precompile._compile_conversion(src, dst)  # noqa: SLF001 - without compiling
     compiled = {*stages}
     stages.clear()
@@ -105,6 +112,28 @@ def test_all_operations_of_two_types_are_compiled(
             machine = Machine(1, caches[0], streamed_nbytes=caches[1])
             PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
     assert len({types.operation for types in stages}) >= 6
+    assert {*stages} <= compiled
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [("f8_e4m3", "s64"), ("u64", "boolean"), ("f4_e2m1", "f64"), ("f4_e2m1", "bf16"), ("u4", "s8")],
+)
+def test_stages_are_compiled_for_all_layouts(
+    src: str, dst: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = _recorded(monkeypatch)
+    reorder.precompile._compile_conversion(src, dst)  # noqa: SLF001 - without compiling
+    compiled = {*stages}
+    stages.clear()
+    tags, dims = ("abcd", "acdb", "bacd", "cdba", "aBcd16b", "ABcd16b16a"), (32, 48, 16, 32)
+    for pair in product(tags, repeat=2):
+        sides = map(partial(memory_desc, dims), (src, dst), pair)
+        plan = reorder.plan_reorder(*sides)
+        for caches in product((0, 1 << 40), repeat=2):
+            machine = Machine(1, caches[0], streamed_nbytes=caches[1])
+            PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
+    assert {types.prefetched_bits for types in stages} == {0, memdesc.data_type(src).bits}
     assert {*stages} <= compiled
 
 
