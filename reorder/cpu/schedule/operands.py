@@ -38,6 +38,9 @@ MIN_GROUP, _MAX_GROUP = 16, 64
 # The most values of a table. It has more than the values of the reorder only where values are
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22
+# The most if values repeat after more than `PERIOD` elements: rows are long in place too, and twice
+# as many values that leave the first-level cache cost more.
+_MAX_LONG = 1 << 13
 
 # Values of `StageTable.operand_mask`.
 _EACH, _ONE = -1, 0
@@ -158,7 +161,8 @@ def gather(
 
 
 def _fits(rows: Rows, blocks: int) -> bool:
-    return rows.block is not None and blocks * len(rows.block) <= _MAX_TABLE
+    limit = _MAX_TABLE if rows.mask < PERIOD else _MAX_LONG
+    return rows.block is not None and blocks * len(rows.block) <= limit
 
 
 def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:

@@ -195,6 +195,10 @@ def test_a_schedule_has_no_addresses() -> None:
         # rows that are long in place
         ((4, 64), (64, 1), [(8, 256)], 256, 0),
         ((4, 64), (1, 0), [(8, 4)], 64, 0),
+        # 1,024 channels, stored twice where few tiles differ in them
+        ((4, 1024), (0, 1), [(56, 0)], 4096, 2048),
+        ((4, 1024), (0, 1), [(4, 1024)], 4096, 4 * 2048),
+        ((4, 1024), (0, 1), [(8, 1024)], 1024, 0),
     ],
 )
 def test_operands_are_gathered_where_rows_would_be_short(
