@@ -288,6 +288,17 @@ def _no_transformations(module: Value) -> Value:
     return module.namedmetadata[name].operands[0]
 
 
+def kept(value: Value) -> Number:
+    """Return a copy of a number, made here: it can be in a register where the number has none.
+
+    LLVM gives a number a single place while it spills around many branches, on the stack perhaps,
+    though a loop behind them uses it in each step.
+    """
+    kind = ir.FunctionType(value.type, [value.type])
+    copy = value.builder.asm(kind, "", "=r,0", [value.raw], side_effect=False)
+    return Number(value.builder, copy)
+
+
 def phi(*values: tuple[Value, Value]) -> Number:
     """Return the value that comes with the block that ran before this one."""
     (first, _), *_ = values
