@@ -48,9 +48,8 @@ from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import split_node, zeros_of
 
 # The boxes of the first head and the last end may have one in so many elements: their lines are
-# written in part. In the caches an element that is moved alone counts as several, and as more if
-# rows are short: what they gain is less.
-_LEAST_SHARE, _ALONE, _ALONE_IN_SHORT = 16, 4, 16
+# written in part. In the caches an element that is moved alone counts as several.
+_LEAST_SHARE, _ALONE = 16, 4
 
 
 def rotate(
@@ -76,13 +75,12 @@ def rotate(
         return ()
     if is_interleaved:
         return rotation.between_ends()
-    is_short = start > 0 and not streams and rotation.has_short_rows
-    if is_short and rotation.reads_lines_twice():
+    if start > 0 and not streams and rotation.has_short_rows and rotation.reads_lines_twice():
         return ()
     whole, rest = rotation.parts()
     parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
     ends = tile_boxes(tuple(parts_of_lines), bits, element_stride)
-    alone = 1 if streams else _ALONE_IN_SHORT if is_short else _ALONE
+    alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
