@@ -252,8 +252,7 @@ def kernel_texts(
     """Return the OpenCL C of each kernel that a reorder runs, in the order of its launches.
 
     A kernel takes src, dst, the scales and zero points that differ along the dims, indirection
-    tables, and a struct with extents, strides and offsets. The texts of tiles of pixels contain
-    extents too.
+    tables, and a struct with extents, strides and offsets. The texts of tiles contain extents too.
 
     Parameters
     ----------
@@ -262,8 +261,9 @@ def kernel_texts(
     attr : Attr, optional
         Scales, zero points, accumulation.
     device : pyopencl.Device, optional
-        The device to generate kernels for; its largest work-group and its arithmetic matter. By
-        default a device with work-groups of 256 work items, f64, and IEEE 754 arithmetic.
+        The device to generate kernels for; its largest work-group, its local memory and its
+        arithmetic matter. By default a device with work-groups of 256 work items, 32 KiB of local
+        memory, f64, and IEEE 754 arithmetic.
 
     Returns
     -------

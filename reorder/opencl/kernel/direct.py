@@ -87,27 +87,24 @@ _UNPACK: Mapping[str, Shares] = {
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launches of a nest, which may be any."""
-    nest, conversion = task.nest, task.conversion
-    if nest.is_zero:
-        nest = _writing(nest)
-        if conversion is not None:
-            conversion = conversion.of_dst()
-    if task.has_image:
+    # zeros read nothing, not even an image
+    has_image = task.has_image
+    task = _writing(task) if task.nest.is_zero else task
+    nest, (src, dst) = task.nest, task.accesses
+    if has_image:
         body = Direct()
-        src, dst = task.accesses
-        src = src._replace(mode=Mode.NONE) if nest.is_zero else src
-        group = _for_image(nest, (src, dst), task)
+        group = _for_image(task)
     else:
         by_stride = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
         nest = nest._replace(loops=nest.filled(by_stride))
-        body, src, dst = _run(task, nest, conversion)
+        body, src, dst = _run(task, nest)
         group = _for_buffers(nest, body.length, task)
     lanes = tuple(
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
     work_items = 1 << sum(group.shifts) + group.indirect_shift
-    pattern = Pattern(src, dst, body, work_items, conversion, lanes)
+    pattern = Pattern(src, dst, body, work_items, task.conversion, lanes)
     divisions = [
         divided(loop.extent, shift, steps, 1 if k else body.length)
         for k, (loop, shift, steps) in enumerate(
@@ -128,23 +125,23 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     return tuple(launches)
 
 
-def _writing(nest: Nest) -> Nest:
-    """Return a nest of zeros that reads nothing: neither src nor scales and zero points."""
-    return nest._replace(
+def _writing(task: KernelTask) -> KernelTask:
+    """Return a task of zeros that reads nothing: neither src nor scales and zero points."""
+    nest, (src, dst), conversion = task.nest, task.accesses, task.conversion
+    nest = nest._replace(
         starts=((), nest.starts[1]),
         lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
         loops=tuple(loop._replace(strides=((), loop.strides[1])) for loop in nest.loops),
     )
+    conversion = None if conversion is None else conversion.of_dst()
+    accesses = src._replace(mode=Mode.NONE), dst
+    return task._replace(nest=nest, accesses=accesses, conversion=conversion)
 
 
-def _run(
-    task: KernelTask, nest: Nest, conversion: KernelFormula | None
-) -> tuple[Direct, Access, Access]:
+def _run(task: KernelTask, nest: Nest) -> tuple[Direct, Access, Access]:
     """Return the run of elements that a work item moves between two buffers, and the accesses."""
     src, dst = task.accesses
-    if nest.is_zero:
-        src = src._replace(mode=Mode.NONE)
-    if conversion is None:
+    if task.conversion is None:
         return Direct(), src, dst
     loop = nest.loops[0]
     most = min(_RUN_BITS // max(src.bits, dst.bits), _MAX_RUN, 1 << floor_log2(loop.extent))
@@ -155,8 +152,7 @@ def _run(
         dst = dst._replace(mode=Mode.VECTOR)
     is_whole = loop.valid == loop.extent and not loop.extent % length
     is_nibble = dst.bits < BYTE_BITS and length == 1
-    uniform = () if nest.is_zero else loop.uniform(conversion.varying)
-    return Direct(length, is_whole or length == 1, is_nibble, uniform), src, dst
+    return Direct(length, is_whole or length == 1, is_nibble, loop.uniform(task.varying)), src, dst
 
 
 def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
@@ -197,10 +193,11 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
     return _WorkGroup(nest.loops, shifts, steps, indirect_shift)
 
 
-def _for_image(nest: Nest, accesses: tuple[Access, Access], task: KernelTask) -> _WorkGroup:
+def _for_image(task: KernelTask) -> _WorkGroup:
     """Share the work items among the loops of a nest with at least one image."""
+    nest = task.nest
     loops = list(reversed(nest.loops))
-    shares = _shares(loops, accesses)
+    shares = _shares(loops, task.accesses)
     total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
     free = total
     chosen: list[Loop] = []
@@ -382,7 +379,7 @@ class Direct(Body):
         }
         names = [f"{prefix}_{k}" for k in range(self._count(pattern))]
         words = load_words(operand, f"{operand}_{s}", access.bits, names)
-        yield from self._as_words(words, elements, access, f"first_{s}", "valid")
+        yield from self._as_words(words, elements, access, s, "valid")
 
     def _convert(self, pattern: Pattern, conversion: KernelFormula, s: int) -> Iterator[str]:
         """Return the statements that compute y_0, y_1, ... from the elements of src."""
@@ -409,15 +406,10 @@ class Direct(Body):
             for k, lane in enumerate(names)
         }
         words = store_words("dst", f"dst_{s}", access.bits, names)
-        yield from self._as_words(words, elements, access, f"first_{s}", "extent")
+        yield from self._as_words(words, elements, access, s, "extent")
 
     def _as_words(
-        self,
-        words: Iterator[str],
-        elements: Mapping[int, str],
-        access: Access,
-        first: str,
-        limit: str,
+        self, words: Iterator[str], elements: Mapping[int, str], access: Access, s: int, limit: str
     ) -> Iterator[str]:
         """Return the statement for a run, or those for its elements if some are not inside."""
         is_vector = access.mode == Mode.VECTOR
@@ -425,11 +417,11 @@ class Direct(Body):
             yield from words
             return
         if is_vector:
-            yield f"if ({first} + {self.length} <= p.{limit}0) {{"
+            yield f"if (first_{s} + {self.length} <= p.{limit}0) {{"
             yield from words
             yield "} else {"
         for k, statement in elements.items():
-            guard = f"if ({first} + {k} < p.{limit}0) " if k and not self.is_whole else ""
+            guard = f"if (first_{s} + {k} < p.{limit}0) " if k and not self.is_whole else ""
             yield f"{guard}{statement}"
         if is_vector:
             yield "}"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.kernel.placement import Loop, Nest
+    from reorder.opencl.kernel.placement import Nest
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
@@ -171,14 +171,10 @@ class Pattern(NamedTuple):
         return np.int64 if self.is_wide else np.int32
 
     @property
-    def varying(self) -> tuple[str, ...]:
-        """The operands besides src and dst: scales and zero points that differ along the dims."""
-        return () if self.conversion is None else self.conversion.varying
-
-    @property
     def operands(self) -> list[tuple[str, Access]]:
-        """All operands by name."""
-        others = [*self.varying, *(f"index{k}_" for k in range(self.sizes))]
+        """All operands by name; scales and zero points that differ along the dims are some."""
+        varying = () if self.conversion is None else self.conversion.varying
+        others = [*varying, *(f"index{k}_" for k in range(self.sizes))]
         return [("src", self.src), ("dst", self.dst), *((name, PARAMETER) for name in others)]
 
     def is_last_in_dimension(self, k: int) -> bool:
@@ -212,11 +208,6 @@ def divided(extent: int, shift: int = 0, steps: int = 1, length: int = 1) -> Div
     """Divide a loop among work items; each step takes `length` iterations."""
     tile = (steps << shift) * length
     return Division(-(-extent // tile), shift, steps, tile)
-
-
-def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
-    """Divide loops into tiles, one for each work-group, of some steps along each loop."""
-    return [divided(loop.extent, steps=extent) for loop, extent in zip(loops, extents, strict=True)]
 
 
 def share_out(
@@ -377,7 +368,7 @@ def _head(pattern: Pattern) -> Iterator[str]:
     if pattern.conversion is not None:
         arguments += [
             f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
-            for role in pattern.varying
+            for role in pattern.conversion.varying
         ]
     arguments += [f"__global const index_t *restrict table{k}" for k in range(pattern.indirect)]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"

@@ -293,23 +293,17 @@ class Staged(Body):
             yield f"const int start = (int)min(i{k}, (index_t){self.steps(k)});"
             yield f"const int end = (int)min(p.extent{k} - i{k}, (index_t){2 * self.steps(k)});"
         conditions = ["is_data"] if alone else []
-        if self.src.is_image:
-            yield from self._pixel_loads(pattern, conditions)
-        else:
-            yield from self._vector_loads(pattern, self.src, conditions)
+        yield from self._loads(pattern, self.src, conditions)
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
-        if self.dst.is_image:
-            yield from self._pixel_stores(pattern)
-            return
         if self.dst.row:
             yield from self._heads(pattern, self.dst)
         chunks = self.chunks(self.dst)
-        yield from self._vector_stores(pattern, self.dst, 0, chunks)
+        yield from self._stores(pattern, self.dst, 0, chunks)
         if k is not None:
             # the last tile of a row has its end, too
             yield f"if (end <= {self.steps(k)}) {{"
             extra = self.dst.align // VECTOR
-            yield from self._vector_stores(pattern, self.dst, chunks, extra)
+            yield from self._stores(pattern, self.dst, chunks, extra)
             yield "}"
 
     def _run_length(self, side: Side, counted: str) -> str:
@@ -323,7 +317,7 @@ class Staged(Body):
             steps = f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top})"
         return f"{steps} * {prod(map(self.steps, lower))}"
 
-    def _place(self, operand: str, s: int, chunks: int = 1) -> Iterator[str]:
+    def _place(self, operand: str, s: int, chunks: int) -> Iterator[str]:
         """Return the digits of vector or pixel n{s} of a side, and where it is in the tile."""
         side: Side = getattr(self, operand)
         loops, digits = self.rest(side), dict[int, list[str]]()
@@ -400,19 +394,24 @@ class Staged(Body):
     def _lead(self) -> list[str]:
         return [str(self.lead)] if self.lead else []
 
-    def _vector_loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
-        """Return the loads of vectors of src, under conditions, and their stores to the tile."""
+    def _loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
+        """Return the loads of src, under conditions, and their stores to the tile."""
         total, chunks = self.accesses(side), self.chunks(side)
-        held = min(_MAX_HELD * WORD // side.nbytes, _MAX_UNROLLED) // self.packed_rows
+        held = min(_MAX_HELD * WORD // max(side.nbytes, 1), _MAX_UNROLLED) // self.packed_rows
         head, starts = _steps(total, pattern.work_items, max(held, 1))
-        conversion = None if self.dst.is_image else pattern.conversion
-        if conversion is not None:
+        conversion = pattern.conversion
+        if conversion is not None and not (side.is_image or self.dst.is_image):
             yield from shared_lines(conversion, conversion.scalars, 0)
         yield f"{head} {{"
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
             yield from self._place("src", s, chunks)
             inside = self._inside("src", s, total, pattern.work_items * len(starts)) + conditions
+            if side.is_image:
+                ctype, read = pattern.src.pixel_type, pattern.src.read("src", f"x{s}", f"y{s}")
+                yield f"{ctype} v{s} = ({ctype})(0);"
+                yield f"if ({' && '.join(inside) or '1'}) v{s} = {read};"
+                continue
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
             run = "src_run"
             for b, span in enumerate(self.sizes):
@@ -436,10 +435,12 @@ class Staged(Body):
         yield "}"
 
     def _to_local(self, pattern: Pattern, side: Side, s: int, steps: int) -> Iterator[str]:
-        """Return the stores of vector n{s}, of several, of each row to local memory."""
+        """Return the stores of pixel or vector n{s}, of several, to local memory."""
         conversion, total = pattern.conversion, self.accesses(side)
         yield f"if (n{s} < {total}u) {{" if total % (pattern.work_items * steps) else "{"
-        if conversion is not None and not self.dst.is_image:
+        if conversion is not None and side.is_image:
+            yield self._put_pixel(pattern, conversion, s)
+        elif conversion is not None and not self.dst.is_image:
             yield from self._convert(pattern, conversion, side, s)
         elif self.ordered_side is side:
             yield from self._store_words(side, s)
@@ -600,19 +601,22 @@ class Staged(Body):
         ctype = integer_type(WORD if self.packed_rows > 1 else self.local.element)
         yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
 
-    def _vector_stores(
-        self, pattern: Pattern, side: Side, first: int, chunks: int
-    ) -> Iterator[str]:
-        """Return the stores of `chunks` vectors of each run of dst, starting at a vector."""
+    def _stores(self, pattern: Pattern, side: Side, first: int, chunks: int) -> Iterator[str]:
+        """Return the stores of pixels, or of `chunks` vectors of each run, starting at a vector."""
         total = chunks * prod(steps for _, steps, _ in self.rest(side))
         head, starts = _steps(total, pattern.work_items)
-        vector, unit = vector_type(side.nbytes), integer_type(side.unit)
         lanes = side.nbytes // side.unit
         for start in starts:
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
             yield from self._place("dst", 0, chunks)
             inside = self._inside("dst", 0, total, pattern.work_items)
+            if side.is_image and pattern.conversion is not None:
+                yield f"if ({' && '.join(inside) or '1'}) {{"
+                yield self._get_pixel(pattern, pattern.conversion)
+                yield "} }"
+                continue
+            vector, unit = vector_type(side.nbytes), integer_type(side.unit)
             place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
             at = "at0" if side.is_shifted else "at0 + r0"
             to = f"__global {unit} *to = (__global {unit} *)dst + ({side.units(at)});"
@@ -683,44 +687,14 @@ class Staged(Body):
         yield "}"
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
 
-    def _pixel_loads(self, pattern: Pattern, conditions: list[str]) -> Iterator[str]:
-        """Return the loads of pixels of src, under conditions, and their stores to the tile."""
-        total, ctype = self.accesses(self.src), pattern.src.pixel_type
-        head, starts = _steps(total, pattern.work_items)
-        yield f"{head} {{"
-        for s, start in enumerate(starts):
-            yield f"const uint n{s} = {start};"
-            yield from self._place("src", s)
-            inside = [*conditions, *self._inside("src", s, total, pattern.work_items)]
-            yield f"{ctype} v{s} = ({ctype})(0);"
-            read = pattern.src.read("src", f"x{s}", f"y{s}")
-            yield f"if ({' && '.join(inside) or '1'}) v{s} = {read};"
-        for s in range(len(starts)):
-            guard = f"if (n{s} < {total}u) " if total % pattern.work_items else ""
-            yield f"{guard}{{ {self._put_pixel(pattern, s)} }}"
-        yield "}"
-
-    def _pixel_stores(self, pattern: Pattern) -> Iterator[str]:
-        """Return the stores of pixels of dst."""
-        total = self.accesses(self.dst)
-        head, starts = _steps(total, pattern.work_items)
-        for start in starts:
-            yield f"{head} {{"
-            yield f"const uint n0 = {start};"
-            yield from self._place("dst", 0)
-            inside = self._inside("dst", 0, total, pattern.work_items)
-            yield f"if ({' && '.join(inside) or '1'}) {{"
-            yield self._get_pixel(pattern)
-            yield "} }"
-
     def _lanes_at(self, s: int) -> list[str]:
         """Return the addresses in local memory of the lanes of pixel n{s}."""
         step = self.local.strides[LANES]
         return [f"pixel{s} + {lane * step}" for lane in range(PIXEL_LANES)]
 
-    def _get_pixel(self, pattern: Pattern) -> str:
+    def _get_pixel(self, pattern: Pattern, conversion: KernelFormula) -> str:
         """Return the statement that writes pixel n0, from local memory."""
-        conversion, places = _conversion(pattern), self._lanes_at(0)
+        places = self._lanes_at(0)
         if conversion.moves_halves:
             lanes = [f"vload_half(0, (__local const half *)({place}))" for place in places]
             pixel = f"({pattern.dst.pixel_type})({', '.join(lanes)})"
@@ -731,9 +705,9 @@ class Staged(Body):
             pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
         return pattern.dst.write("dst", "x0", "y0", pixel)
 
-    def _put_pixel(self, pattern: Pattern, s: int) -> str:
+    def _put_pixel(self, pattern: Pattern, conversion: KernelFormula, s: int) -> str:
         """Return the statements that store a value of the image as a pixel in local memory."""
-        conversion, ctype = _conversion(pattern), pattern.dst.element
+        ctype = pattern.dst.element
         lanes = [(place, f"v{s}.s{lane}") for lane, place in enumerate(self._lanes_at(s))]
         if conversion.moves_halves:
             stores = (f"vstore_half_rte({of}, 0, (__local half *)({at}));" for at, of in lanes)
@@ -741,12 +715,6 @@ class Staged(Body):
             codes = ((at, conversion.converted(pattern.src.code_of_lane(of))) for at, of in lanes)
             stores = (f"*(__local {ctype} *)({at}) = ({ctype})({code});" for at, code in codes)
         return " ".join(stores)
-
-
-def _conversion(pattern: Pattern) -> KernelFormula:
-    """Return what the kernel of an image computes."""
-    assert pattern.conversion is not None  # noqa: S101 - for the type checker
-    return pattern.conversion
 
 
 def _digit(loop: int, s: int) -> str:

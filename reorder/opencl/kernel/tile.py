@@ -21,10 +21,10 @@ from reorder.opencl.kernel.launch import (
     Launch,
     Pattern,
     ceil_log2,
+    divided,
     end_of_src,
     floor_log2,
     lower_nest,
-    tiled,
 )
 from reorder.opencl.kernel.placement import Chain, Loop, chain_of, span_of, without
 from reorder.opencl.kernel.staged import (
@@ -398,7 +398,8 @@ def _launched(
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
             pattern = Pattern(src, dst, padded, work_items, task.conversion, lanes)
-            divisions = tiled(nest.loops, body.extents)
+            loops = zip(nest.loops, body.extents, strict=True)
+            divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
             return (lower_nest(nest, pattern, divisions, task.numbers),)
     return ()
 
