@@ -66,8 +66,9 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
         raise
     except Exception as error:
         msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
-        if isinstance(values, str) and re.fullmatch("[0-9]{1,18}([x,][0-9]{1,18})*", values):
-            msg += f"; pass {tuple(map(int, re.split('[x,]', values)))}"
+        text: object = values
+        if isinstance(text, str) and re.fullmatch("[0-9]{1,18}([x,][0-9]{1,18})*", text):
+            msg += f"; pass {tuple(map(int, re.split('[x,]', text)))}"
         if isinstance(error, TypeError):
             raise MemdescError(msg) from None
         raise MemdescError(f"{msg}: {_reason(error)}") from error  # of the caller's own __index__
