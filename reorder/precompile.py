@@ -34,10 +34,10 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 _BITS = (4, 8, 16, 32, 64)
-# Caches that hold no tensor, and any: a tile goes other ways.
+# Caches that hold no tensor, and any: tiles differ.
 _CACHES = (0, 1 << 62)
-# From nchw: no run that is contiguous on both sides, or long ones in another order. Tiles of 4 bits
-# read whole lines only of the first, and those with values of 4 bits in scratch only of the second.
+# From nchw: tiles without runs that are contiguous on both sides, and with long ones. Some types
+# read whole lines, which are prefetched, only with few channels, others only with many.
 _DIMS, _LAYOUTS = ((2, 16, 32, 32), (2, 64, 32, 32)), ("nhwc", "cnhw")
 # Formulas that have operations in all places: alone, first, between others and last. A stage is
 # compiled for one operation; those of these formulas give their places to all others.

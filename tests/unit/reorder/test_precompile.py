@@ -128,8 +128,8 @@ def test_stages_are_compiled_for_all_layouts(
     stages.clear()
     tags, dims = ("abcd", "acdb", "bacd", "cdba", "aBcd16b", "ABcd16b16a"), (32, 48, 16, 32)
     for pair in product(tags, repeat=2):
-        sides = map(partial(memory_desc, dims), (src, dst), pair)
-        plan = reorder.plan_reorder(*sides)
+        one, other = map(partial(memory_desc, dims), (src, dst), pair)
+        plan = reorder.plan_reorder(one, other)
         for caches in product((0, 1 << 40), repeat=2):
             machine = Machine(1, caches[0], streamed_nbytes=caches[1])
             PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
