@@ -1,4 +1,4 @@
-"""Named tuples as typing makes them, and constructors, without compiling any for each class.
+"""Named tuples like those of typing, and constructors, without compiling code for each class.
 
 `typing.NamedTuple` compiles a function for each class and an expression for each annotation. For
 the classes that a first reorder needs, this took a sixth of the time to import them.

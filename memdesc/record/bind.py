@@ -21,7 +21,7 @@ from memdesc.tuples import NamedTuple
 
 # how many records a message lists, and how many are tried
 SHOWN, _MOST = 3, 64
-# what was bound, by all facts but names, which messages have: a model has many alike weights
+# what was bound, by all facts but names, which only messages need: a model has many alike weights
 _known: dict[object, Bound] = {}
 _MAX_KNOWN = 1024
 

@@ -423,7 +423,7 @@ def _facts_of(memory: Any) -> _Facts:
 
 def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
     """Return a Buffer or an Image that was not released; of a caller's, its size shows that."""
-    # nothing may be asked of memory of this library that was released
+    # memory of this library that was released must not be queried
     is_ours = type(memory) in ALLOCATED
     if is_ours and memory.is_released:
         raise LookupError

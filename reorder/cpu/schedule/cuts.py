@@ -125,7 +125,7 @@ def _within_ways(
 
 
 def rows_collide(rows: Iterable[int]) -> bool:
-    """Whether lines at these bytes share sets of the first-level cache that are too small."""
+    """Whether more lines at these bytes share a set of the first-level cache than it has ways."""
     lines = {at // LINE_NBYTES for at in rows if at != NOWHERE}
     sets = Counter(line % (PAGE_NBYTES // LINE_NBYTES) for line in lines)
     return max(sets.values(), default=0) > CACHE_WAYS

@@ -732,7 +732,7 @@ def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[in
 
 
 def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
-    """Return the head of a loop that takes some steps at once, and their numbers; few need none."""
+    """Return the head of a loop over steps, or "" for few, and the steps that it takes at once."""
     count = -(-total // work_items)
     if count <= (most or _MAX_UNROLLED):
         return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]

@@ -114,7 +114,7 @@ def test_inspect_says_which_layers_are_quantised(
 
 
 @pytest.mark.parametrize("key", ["ignore", "targets"])
-def test_inspect_shows_tensors_beside_an_expression_that_is_none(
+def test_inspect_shows_tensors_beside_an_invalid_expression(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     names = {"ignore": ["lm_head"], "targets": ["Linear"], key: ["re:("]}
@@ -127,7 +127,7 @@ def test_inspect_shows_tensors_beside_an_expression_that_is_none(
     assert "config.json: '(' is not a regular expression" in "".join(facts["notes"])
 
 
-def test_codes_without_scales_beside_an_expression_that_is_none_are_counted(
+def test_codes_without_scales_beside_an_invalid_expression_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     section = _section("pack-quantized", _group(4, "group"), ignore=["re:("])
