@@ -220,10 +220,11 @@ def _checked_letters(letters: str | None, ndims: int | None) -> str | None:
 
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:
-    system, _, rest = given.text.partition(":")
+    name = given.text.strip()
+    system, _, rest = name.partition(":")
     if system in SYSTEMS and not rest.startswith(":"):
         return SYSTEMS[system].read(given._replace(text=rest))
-    name = given.text.strip()
+    given = given._replace(text=name)
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     # some names exist for some widths only; which is the default does not matter

@@ -30,6 +30,7 @@ def test_a_notation_is_read_as_its_layout() -> None:
     for text, _, kind, arguments in READINGS:
         desc = _desc(arguments)
         assert parse_layout(text, desc.dims, desc.dtype) == desc, text
+        assert parse_layout(f" {text}\n", desc.dims, desc.dtype) == desc
         assert memory_desc(desc.dims, desc.dtype, text) == desc
         if kind == "=":
             alone = parse_layout(text)
