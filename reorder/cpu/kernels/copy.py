@@ -53,6 +53,8 @@ _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6
 # Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
 # to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
 _UNROLLED_NBYTES = 4 * LINE_NBYTES
+# Rows of at least so many strided elements are moved in pairs of them.
+_MANY_STRIDED = 8
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -464,12 +466,31 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
 
 def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
+    # the code of a loop over one element is so short that it takes twice as long across lines
+    with either(rows.head.valid >= _MANY_STRIDED) as (many, few):
+        with many:
+            _emit_strided(rows, 2)
+        with few:
+            _emit_strided(rows, 1)
+
+
+def _emit_strided(rows: Rows, count: int) -> None:
+    """Move rows of strided elements, one or two at once."""
     elements, head = rows.elements, rows.head
+
+    def move(column: Value, src: Location, dst: Location) -> None:
+        source = elements.moved(src, column * head.src_stride)
+        target = elements.moved(dst, column * head.dst_stride)
+        elements.store(elements.load(source), target)
+
     for src, dst, is_valid in rows.each():
         valid = where(is_valid, head.valid, 0)
-        with loop(0, valid) as column:
-            source = elements.moved(src, column * head.src_stride)
-            target = elements.moved(dst, column * head.dst_stride)
-            elements.store(elements.load(source), target)
+        whole = valid & -count
+        with loop(0, whole, count) as column:
+            for k in range(count):
+                move(column + k, src, dst)
+        if count > 1:
+            with when(whole < valid):
+                move(whole, src, dst)
         with loop(valid, head.extent) as column:
             elements.store(elements.zero, elements.moved(dst, column * head.dst_stride))
