@@ -88,7 +88,8 @@ def _within_ways(
     cache then if the pieces of a call fit in the ways of the sets that they share, or in half of
     them if pieces are not within lines. The same holds for the pieces of src that are split. With
     `streams` dst is not near anyway, and rows of src that are read whole matter more than pieces of
-    up to a line.
+    up to a line. Where the loop around them is padded, each of its steps is a call, and calls of
+    half the size cost more than lines that are read again.
     """
     if not scheduled.is_transposed:
         return scheduled, None
@@ -105,7 +106,8 @@ def _within_ways(
         if size_of(few) > MAX_INTERLEAVED or is_left or not count or piece > most * line:
             continue
         is_within = line % piece == 0 and scheduled.box.offsets[side] % piece == 0
-        ways = CACHE_WAYS if is_within else CACHE_WAYS // 2
+        is_padded = any(node.valid < node.extent for node in scheduled.outer[-1:])
+        ways = CACHE_WAYS if is_within or is_padded else CACHE_WAYS // 2
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
             apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))

@@ -456,6 +456,13 @@ def test_pieces_that_cross_lines_get_half_of_the_ways(place: int, pieces: int) -
     assert {size_of(tile.columns) for tile in tile_boxes((box,), bits)} == {pieces * 8}
 
 
+@pytest.mark.parametrize(("place", "steps"), [(0, 8), (16, 8)])
+def test_pieces_in_a_padded_loop_get_all_ways(place: int, steps: int) -> None:
+    # each step of the loop is a call
+    box, bits = _box("bf16 bacd ABcd16b16a2b 1024x496x1x1", place)
+    assert {size_of(tile.columns) for tile in tile_boxes((box,), bits)} == {steps * 16}
+
+
 @pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
 @pytest.mark.parametrize(
     ("case", "tiles"),
