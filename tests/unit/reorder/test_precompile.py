@@ -14,6 +14,7 @@ from memdesc import memory_desc
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.plan.plan import ReorderPlan
 from tests.programs import run_python
 
 # Random reorders, conversions and records; each kernel that is compiled is a line of the log.
@@ -88,7 +89,15 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[StageTypes]:
 
     for module in (reorder.precompile, reorder.cpu.runtime.stages):
         monkeypatch.setattr(module, "stage_at", at)
+    monkeypatch.setattr(reorder.precompile, "this_machine", lambda: Machine(1, 0))
     return stages
+
+
+def _schedule(plan: ReorderPlan) -> None:
+    """Schedule a plan for caches of all kinds, which asks for its stages."""
+    for caches in product((0, 1 << 40), repeat=2):
+        machine = Machine(1, caches[0], streamed_nbytes=caches[1])
+        PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - without compiling
 
 
 @pytest.mark.parametrize(
@@ -108,9 +117,7 @@ def test_all_operations_of_two_types_are_compiled(
             plan = reorder.plan_reorder(*sides, reorder.Attr(**attr))
         except memdesc.MemdescError:
             continue  # a zero point of floats
-        for caches in product((0, 1 << 40), repeat=2):
-            machine = Machine(1, caches[0], streamed_nbytes=caches[1])
-            PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
+        _schedule(plan)
     assert len({types.operation for types in stages}) >= 6
     assert {*stages} <= compiled
 
@@ -129,10 +136,7 @@ def test_stages_are_compiled_for_all_layouts(
     tags, dims = ("abcd", "acdb", "bacd", "cdba", "aBcd16b", "ABcd16b16a"), (32, 48, 16, 32)
     for pair in product(tags, repeat=2):
         one, other = map(partial(memory_desc, dims), (src, dst), pair)
-        plan = reorder.plan_reorder(one, other)
-        for caches in product((0, 1 << 40), repeat=2):
-            machine = Machine(1, caches[0], streamed_nbytes=caches[1])
-            PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - as above
+        _schedule(reorder.plan_reorder(one, other))
     assert {types.prefetched_bits for types in stages} == {0, memdesc.data_type(src).bits}
     assert {*stages} <= compiled
 
