@@ -185,7 +185,6 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"run |transposed ([2-4]x|\d+x[2-4];)",
     ),
     "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
-    "halved sweeps": Mechanism({"schedule.program:SWEEP_NBYTES": _value(0)}),
     "few rows and zeros": Mechanism({"schedule.program:MAX_INTERLEAVED": _value(0)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(

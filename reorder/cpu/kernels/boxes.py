@@ -88,7 +88,6 @@ def _transposition(step: _Step) -> Transposition:
         valid_columns=where(step.is_data, head.valid_columns, 0),
         prefetches_dst=head.prefetches_dst != 0,
         rows_collide=head.rows_collide != 0,
-        halves_sweeps=head.halves_sweeps != 0,
     )
     return Transposition(
         step.elements,

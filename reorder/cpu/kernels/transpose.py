@@ -37,11 +37,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import (
-    MAX_INTERLEAVED,
-    PERMUTED_BITS,
-    SWEEP_NBYTES,
-)
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, PERMUTED_BITS
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
@@ -52,6 +48,9 @@ from reorder.cpu.target import (
 )
 from reorder.plan.nodes import NOWHERE
 
+# Columns of one sweep over all rows: two cache lines of src, which are read completely before the
+# next sweep.
+_SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
@@ -197,7 +196,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     # first column of the call, which is the first entry of its own table
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
-    step = _sweep_columns(move, height)
+    step = _sweep_columns(elements, last_row, height)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for part in move.each_step():
@@ -282,15 +281,13 @@ def _emit_tile(
     _prefetch_columns(move, move.dst, table, shape)
 
 
-def _sweep_columns(move: Transposition, height: int) -> Value:
-    """Return how many columns a sweep takes, with tiles of a height."""
-    elements, last_row = move.elements, move.head.rows - height
-    count = SWEEP_NBYTES * BYTE_BITS // elements.bits
+def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
+    """Return how many columns a sweep takes, by the row at which its last tile starts."""
+    count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
+    columns: Value | int = count if elements.streams else min(count, _SWEEP_COLUMNS)
     if elements.streams:
         # two blocks of rows make two lines of dst, which should be stored in succession
-        columns = where(last_row <= height, count // 2, count)
-    else:
-        columns = where(move.head.halves_sweeps, count // 2, min(count, _SWEEP_COLUMNS))
+        columns = where(last_row <= height, count // 2, columns)
     # one block of rows needs no sweeps
     return where(last_row <= 0, _MAX_COLUMNS, columns)
 

@@ -28,7 +28,6 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
-    SWEEP_NBYTES,
     ScheduledBox,
     Tables,
 )
@@ -109,8 +108,6 @@ class TransposeHead(NamedTuple):
     prefetches_dst: int
     # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
     rows_collide: int
-    # whether it holds a line of each column of half a sweep, but not of a whole one: 0 or 1
-    halves_sweeps: int
     # how many rows there are if the first four at most hold data and zeros follow, else 0. A kernel
     # that finds this out from the rows moves tiles of bytes at 0.87 of the speed: LLVM generates
     # other code for them
@@ -225,10 +222,6 @@ def _encode_transpose(
     valid_rows, count = _count_valid(rows), size_of(rows)
     is_part = count * bits in {LINE_BITS, LINE_BITS // 2, LINE_BITS // 4}
     is_padded = is_part and valid_rows <= MAX_INTERLEAVED < count and not scheduled.tables
-    sweep = SWEEP_NBYTES * BYTE_BITS // bits
-    half, whole = (
-        any(rows_collide(dst[:size]) for _, dst in tables) for size in (sweep // 2, sweep)
-    )
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
@@ -239,7 +232,6 @@ def _encode_transpose(
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
         rows_collide=int(any(rows_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
-        halves_sweeps=int(whole and not half),
         padded=count if is_padded else 0,
         permuted=1 + permutation.side if permutation else 0,
     )

@@ -27,9 +27,6 @@ MAX_INTERLEAVED = 4
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
-# Columns of one sweep of a transposition over all rows: two cache lines of src, which are read
-# completely before the next sweep.
-SWEEP_NBYTES = 128
 # Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.

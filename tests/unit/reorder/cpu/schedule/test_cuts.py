@@ -536,25 +536,6 @@ def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines
 
 
 @pytest.mark.parametrize(
-    ("kind", "rows", "halves_sweeps"),
-    [
-        ("f32", 256, 0),
-        ("f32", 512, 1),
-        ("f32", 1024, 0),  # a set holds a line of eight columns only
-        ("bf16", 512, 1),
-        ("f64", 512, 1),
-        ("s8", 1024, 0),
-    ],
-)
-def test_sweeps_are_halved_if_that_keeps_a_line_of_each_column_in_the_first_level_cache(
-    kind: str, rows: int, halves_sweeps: int
-) -> None:
-    src, dst = (memory_desc((rows, 128), kind, tag) for tag in ("ab", "ba"))
-    (kernel,) = _transpositions(BatchBuilder(plan_reorder(src, dst), 1, Machine(1, 1 << 30)))
-    assert kernel.halves_sweeps == halves_sweeps
-
-
-@pytest.mark.parametrize(
     ("case", "padded"),
     [
         ("s8 abcd aBcd16b 2x3x9x8", 16),
