@@ -612,11 +612,15 @@ class MemoryDesc(Written):
 
         called = self.letters or LETTERS if letters is None else letters
         if values is not None:
-            values = values if hasattr(values, "shape") else np.asarray(values)
-            if beside is not None or tuple(values.shape) != self.dims:
-                raise MemdescError(
-                    f"values have the dims {self.dims}, without beside, not {tuple(values.shape)}"
-                )
+            if beside is not None:
+                raise MemdescError("give values or beside, not both")
+            try:
+                has_shape = isinstance(getattr(values, "shape", None), tuple)
+                values = values if has_shape else np.asarray(values)
+            except ValueError:  # lists of different lengths
+                raise MemdescError(f"values must be an array, not {short_repr(values)}") from None
+            if values.shape != self.dims:
+                raise MemdescError(f"values must have the dims {self.dims}, not {values.shape}")
         cells = checked_cells(self, called, highlight, values)
         if beside is None:
             compensation = self.nbytes - self.with_extra(None).nbytes
@@ -736,9 +740,10 @@ def _checked_type(dtype: object, layout: object, ndims: int) -> DataType:
     try:
         return data_type(dtype)
     except MemdescError as error:
-        if layout is None and isinstance(dtype, str) and is_name(dtype, ndims, 32):
+        name = dtype.strip() if isinstance(dtype, str) else ""
+        if layout is None and is_name(name, ndims, 32):
             raise MemdescError(
-                f"dtype comes before layout: memory_desc(dims, dtype, {dtype!r})"
+                f"dtype comes before layout: memory_desc(dims, dtype, {name!r})"
             ) from None
         try:
             data_type(layout)

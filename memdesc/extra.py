@@ -15,6 +15,8 @@ from math import prod
 from operator import index as to_int
 from types import MappingProxyType
 
+import numpy as np
+
 from memdesc.checked import Checked
 from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
@@ -85,10 +87,11 @@ class Extra(Checked):
                     f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
                 )
-        scale = self.scale_adjust
+        given = self.scale_adjust
+        scale = given.item() if isinstance(given, np.generic) else given
         is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
         if not is_number or not 0 < scale <= sys.float_info.max:
-            raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(scale)}")
+            raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(given)}")
         # equal numbers of other types would be shown otherwise
         object.__setattr__(self, "scale_adjust", float(scale))
         if not self.flags:

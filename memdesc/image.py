@@ -152,18 +152,12 @@ class ImageDesc(Written):
     def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of a logical index.
 
+        ``pixel(desc.index(offset))`` is that of an offset in `desc`.
+
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
         (7, 2, 2)
         """
-        return self.pixel_at(self.desc.offset(index))
-
-    def pixel_at(self, offset: int) -> tuple[int, ...]:
-        """Return column, row, slice (not for a 2-D image) and lane of an offset in `desc`.
-
-        >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel_at(5)
-        (1, 0, 1)
-        """
-        at, lane = divmod(offset, self.channels)
+        at, lane = divmod(self.desc.offset(index), self.channels)
         coordinates = []
         for side in self._size[:-1]:
             at, step = divmod(at, side)
@@ -296,6 +290,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     dtype = data_type(dtype)
     if not isinstance(name, str):
         raise MemdescError(f"an image type is a name, not {short_repr(name)}")
+    name = name.strip()
     parsed = resolve_image(name, sizes)
     letters = dim_letters(name)
     check_dims(sizes, letters)

@@ -92,7 +92,8 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
 
 def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
     """Return dims as a tuple of Python ints, some of which may be RUNTIME."""
-    if not isinstance(values, Iterable) or (isinstance(values, np.ndarray) and not values.ndim):
+    is_scalar = isinstance(values, np.ndarray) and not values.ndim
+    if is_scalar or isinstance(values, _NOT_SEQUENCES) or not isinstance(values, Iterable):
         return checked_ints("dims", values)
     given = entries_of("dims", values)
     unknown = [isinstance(size, int | np.integer) and size == RUNTIME for size in given]

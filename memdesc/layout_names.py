@@ -7,6 +7,7 @@ from functools import cache, partial
 from math import prod
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.int64 import checked_ints
 from memdesc.layout import Layout, check_dims, dim_names, layout_by_tag, memory_order
 from memdesc.names import (
     Name,
@@ -75,15 +76,15 @@ def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
 def name_of(given: object) -> str:
     """Return the name that a caller gives as a string or as a memory format of torch."""
     if isinstance(given, str):
-        return given
+        return given.strip()
     given_type = type(given)
     if (given_type.__module__, given_type.__name__) == ("torch", "memory_format"):
         return str(given)
     if given_type.__module__.partition(".")[0] in _READ_BY_REPR:
         return repr(given)
     msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
-    if isinstance(given, tuple | list) and all(isinstance(entry, int) for entry in given):
-        msg += f"; strides are passed as strides={tuple(given)}"
+    with suppress(MemdescError):
+        msg += f"; strides are passed as strides={checked_ints('strides', given)}"  # type: ignore[arg-type] # it checks
     raise MemdescError(msg)
 
 

@@ -167,8 +167,10 @@ def runtime_desc(
     ((20, 1), 240)
     """
     sizes, element = checked_sizes(dims), data_type(dtype)
-    layout = "plain" if layout is None else layout
-    if isinstance(layout, str) and layout == UNKNOWN:
-        return RuntimeDesc(sizes, element, None)
-    letters = letters_for(layout, len(sizes)) if isinstance(layout, str) else None
+    letters = None
+    if isinstance(layout := "plain" if layout is None else layout, str):
+        layout = layout.strip()
+        if layout == UNKNOWN:
+            return RuntimeDesc(sizes, element, None)
+        letters = letters_for(layout, len(sizes))
     return RuntimeDesc(sizes, element, tag_of(layout, len(sizes), element.bits), letters)

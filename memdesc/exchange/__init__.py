@@ -223,7 +223,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     name = given.text.strip()
     system, _, rest = name.partition(":")
     if system in SYSTEMS and not rest.startswith(":"):
-        return SYSTEMS[system].read(given._replace(text=rest))
+        return SYSTEMS[system].read(given._replace(text=rest.strip()))
     given = given._replace(text=name)
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
@@ -259,11 +259,10 @@ def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDe
 
     The result is None if the string does not look like any notation.
     """
-    name = text.strip()
-    if len(name) > _MAX_TEXT or not (
-        re.match(_PREFIX, name)
-        or is_image(name)
-        or any(system.is_spelled_like(name) for system in SYSTEMS.values())
+    if len(text) > _MAX_TEXT or not (
+        re.match(_PREFIX, text)
+        or is_image(text)
+        or any(system.is_spelled_like(text) for system in SYSTEMS.values())
     ):
         return None
     check_dims(dims)

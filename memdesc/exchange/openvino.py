@@ -54,9 +54,10 @@ def _read(given: Given) -> MemoryDesc:
     if letters is not None and len(sizes) < len(letters) == _MIN_NDIMS:
         sizes += (1,) * (_MIN_NDIMS - len(sizes))
     try:
-        dtype = given.type(data_type(match["dtype"]))
+        stated = data_type(match["dtype"])
     except MemdescError as error:
         unclear(error)
+    dtype = given.type(stated)
     return memory_desc(given.sizes(sizes), dtype, match["format"])
 
 

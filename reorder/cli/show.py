@@ -102,7 +102,7 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
     if desc.dtype.is_packed:
         facts["half"] = "high" if offset % 2 else "low"
     if isinstance(layout, ImageDesc):
-        *pixel, lane = layout.pixel_at(offset)
+        *pixel, lane = layout.pixel(desc.index(offset))
         facts |= {"pixel": tuple(pixel), "lane": lane}
     return facts | {"padding": any(one >= size for one, size in zip(index, desc.dims, strict=True))}
 

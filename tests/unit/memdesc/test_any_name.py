@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import memory_desc, runtime_desc
+from memdesc import RUNTIME, image_desc, memory_desc, parse_layout, runtime_desc
 from memdesc.tags import parse_tag
 
 DIMS = (2, 17, 5, 4)
@@ -27,6 +27,17 @@ def test_other_functions_take_every_name() -> None:
     for name, axes in (("channels_last", (0, 2, 3, 1)), ("HWIO", (2, 3, 1, 0))):
         stored = np.ascontiguousarray(X.transpose(axes))
         assert (reorder.reorder(stored, "plain", src=name).numpy() == X).all()
+
+
+def test_spaces_around_a_name_are_not_part_of_it() -> None:
+    assert memory_desc(DIMS, "f32", " nhwc\n") == memory_desc(DIMS, "f32", "nhwc")
+    assert memory_desc(DIMS, "f32", "\tonednn: nhwc") == memory_desc(DIMS, "f32", "nhwc")
+    assert runtime_desc((RUNTIME, 3), "f32", " nc ").letters == "nc"
+    assert runtime_desc((RUNTIME, 3), "f32", "* ").tag is None
+    assert reorder.reorder(X, " nhwc").desc == memory_desc(DIMS, "f32", "nhwc")
+    assert parse_layout("openvino: f32:bfyx:2x17x5x4") == memory_desc(DIMS, "f32", "bfyx")
+    for name in ("in_out_channel", "ac|Bd|4b"):
+        assert repr(image_desc(DIMS, "f32", f" {name} ")) == repr(image_desc(DIMS, "f32", name))
 
 
 def test_names_of_other_systems_keep_what_they_say() -> None:

@@ -52,6 +52,12 @@ def test_a_layout_is_written_as_these_notations_in_this_order() -> None:
 _DIMS = (2, 17, 5, 4)
 
 
+def test_a_string_that_contradicts_the_given_type_is_not_called_another_notation() -> None:
+    with pytest.raises(UnknownFormatError) as refused:
+        parse_layout("u4:oiyx:2x3x4x5:nopad", dtype="f16")
+    assert str(refused.value) == "'u4:oiyx:2x3x4x5:nopad' has data type u4, not the given f16"
+
+
 def test_a_string_that_two_systems_read_differently_is_refused_with_both_readings() -> None:
     with pytest.raises(UnknownFormatError) as refused:
         parse_layout("(8,4):(1,8)", (32,))
