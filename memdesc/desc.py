@@ -611,17 +611,18 @@ class MemoryDesc(Written):
         from memdesc.picture.draw import checked_cells, draw_beside, draw_layout  # only pictures do
 
         called = self.letters or LETTERS if letters is None else letters
-        if values is not None:
+        grid: Any = values
+        if grid is not None:
             if beside is not None:
                 raise MemdescError("give values or beside, not both")
             try:
-                has_shape = isinstance(getattr(values, "shape", None), tuple)
-                values = values if has_shape else np.asarray(values)
+                has_shape = isinstance(getattr(grid, "shape", None), tuple)
+                grid = grid if has_shape else np.asarray(grid)
             except ValueError:  # lists of different lengths
                 raise MemdescError(f"values must be an array, not {short_repr(values)}") from None
-            if values.shape != self.dims:
-                raise MemdescError(f"values must have the dims {self.dims}, not {values.shape}")
-        cells = checked_cells(self, called, highlight, values)
+            if grid.shape != self.dims:
+                raise MemdescError(f"values must have the dims {self.dims}, not {grid.shape}")
+        cells = checked_cells(self, called, highlight, grid)
         if beside is None:
             compensation = self.nbytes - self.with_extra(None).nbytes
             return draw_layout(cells, self._title(called), (self.nbytes, compensation))

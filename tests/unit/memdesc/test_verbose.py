@@ -145,6 +145,7 @@ def test_the_layout_of_runtime_dims_is_any_name_row_major_or_not_known() -> None
 
 
 _WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
+_OF_NUMPY: dict[str, Any] = {"s8s8_mask": np.int8(3), "scale_adjust": np.float32(0.5)}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ _WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
         (Extra(s8s8_mask=1), 1, "f1:s8m1"),
         (Extra(s8s8_mask=1, asymmetric_mask=1), 9, "f9:s8m1:zpm1"),
         (Extra(s8s8_mask=3, scale_adjust=0.5), 3, "f3:s8m3:sa0.5"),
-        (Extra(s8s8_mask=np.int8(3), scale_adjust=np.float32(0.5)), 3, "f3:s8m3:sa0.5"),
+        (Extra(**_OF_NUMPY), 3, "f3:s8m3:sa0.5"),
         (Extra(asymmetric_mask=2), 8, "f8:zpm2"),
     ],
 )
