@@ -23,8 +23,6 @@ from operator import index
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
@@ -467,14 +465,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     check_dims(sizes)
     format_name, _, legal = read_name(name)
     check_names(format_name, legal, options)
-    merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
-    try:
-        # 1 equals True, but only one of them is legal
-        return _made(sizes, format_name, merged, tuple(type(value) for _, value in merged))
-    except TypeError:  # an option that cannot be hashed
-        raise MemdescError(
-            f"{format_name}: options must be numbers or strings, not {short_repr(options)}"
-        ) from None
+    scheme = SCHEMES.get(format_name)
+    return _made(sizes, format_name, tuple(scheme.checked(options).items()) if scheme else ())
 
 
 def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str, Any]]:
@@ -496,18 +488,8 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     return format_name, scheme.letters_of(ndims) or LETTERS[:ndims], scheme.defaults
 
 
-def _plain(value: Any) -> Any:
-    """Return a numpy scalar as Python's, and a data type as its name, for a readable repr."""
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
-    is_plain = value is None or isinstance(value, str | int | float | list)
-    return value if is_plain else data_type(value).name
-
-
 @lru_cache(maxsize=1024)
-def _made(
-    dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...], _kinds: tuple[type, ...]
-) -> RecordDesc:
+def _made(dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...]) -> RecordDesc:
     scheme = SCHEMES.get(name)
     if scheme is not None:
         return scheme.bound(dims, dict(options))

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from math import gcd, prod
 from typing import Any
+
+import numpy as np
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
@@ -52,26 +55,33 @@ class Option(NamedTuple):
     has_all: bool = True
 
     def checked(self, scheme: str, value: Any) -> Any:
-        """Return a value. Fails if it is not legal."""
+        """Return a value as Python's own. Fails if it is not legal."""
         what = f"{scheme}: {self.name}"
+        if isinstance(value, np.generic | np.ndarray) and not value.ndim:
+            value = value.item()
         if self.is_block:
             block_sizes(scheme, value)
-            return str(value) if isinstance(value, str) else int(value)
-        if not self.legal:
-            if checked_int(what, value) < 1 and not (value == ALL and self.has_all):
-                most = f", or {ALL} for all" if self.has_all else ""
-                raise MemdescError(f"{what} must be at least 1{most}, not {value}")
-            return int(value)
+            return value if isinstance(value, str) else int(value)
         if isinstance(self.usual, bool):
             return checked_flag(what, value)
-        if self.usual in DATA_TYPES and self.name != "shape":
-            return self._checked_type(what, value)
-        is_whole = value == ALL and self.is_count  # the dims decide whether it is legal
-        if not is_whole and (value not in self.legal or type(value) is not type(self.legal[0])):
+        if not self.legal:
+            count = checked_int(what, value)
+            if count < 1 and not (count == ALL and self.has_all):
+                most = f", or {ALL} for all" if self.has_all else ""
+                raise MemdescError(f"{what} must be at least 1{most}, not {count}")
+            return count
+        hint = ""
+        if self.usual in DATA_TYPES:
+            hint = f"; give {self.name}= if the words hold one of these"
+            with suppress(MemdescError):
+                value = data_type(value).name
+        # the dims decide whether a count may be ALL
+        legal = (*self.legal, ALL) if self.is_count else self.legal
+        if type(value) is not type(self.usual) or value not in legal:
             means = map("{!r} ({})".format, self.legal, self.means)
             *others, last = means if self.means else map(str, self.legal)
             raise MemdescError(
-                f"{what} must be {', '.join(others)} or {last}, not {short_repr(value)}"
+                f"{what} must be {', '.join(others)} or {last}, not {short_repr(value)}{hint}"
             )
         return value
 
@@ -79,13 +89,6 @@ class Option(NamedTuple):
     def is_count(self) -> bool:
         """Whether it is a count of adjacent elements."""
         return self.name in ("group", "rows")
-
-    def _checked_type(self, what: str, value: Any) -> str:
-        kind = data_type(value).name
-        if kind not in self.legal:
-            hint = f"give {self.name}= if the words hold one of these"
-            raise MemdescError(f"{what} are {', '.join(self.legal)}, not {kind}; {hint}")
-        return kind
 
 
 def check_names(name: str, legal: Options, given: Options) -> None:
@@ -283,15 +286,15 @@ class Scheme(NamedTuple):
         }
 
     def bound(self, dims: tuple[int, ...], options: Options) -> RecordDesc:
-        """Return the record with these dims.
+        """Return the record with these dims, and all options as `checked` returns them.
 
-        Fails if an option is not legal, or the dims are not those of whole words and groups.
+        Fails if the dims are not those of whole words and groups.
         """
         if not (letters := self.letters_of(len(dims))):
             legal = filter(None, (self.letters, self.stacked))
             listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
-        sizes = _Sizes(self, letters, dims, self.checked(options))
+        sizes = _Sizes(self, letters, dims, options)
         parts = self.parts_of(sizes.options)
         stored = [sizes.fields(part, is_code=part is parts[0]) for part in parts if not part.values]
         constants = tuple(
@@ -307,21 +310,13 @@ class Scheme(NamedTuple):
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
-        return _words(self, desc.dims, desc.options)
-
-
-@lru_cache(maxsize=1024)  # a model has many weights of the same dims
-def _words(
-    scheme: Scheme, dims: tuple[int, ...], options: tuple[tuple[str, object], ...]
-) -> Mapping[str, Words]:
-    desc = scheme.bound(dims, dict(options))
-    sizes = _Sizes(scheme, desc.letters, dims, dict(options))
-    counts = {each.tensor: len(each.values) for each in desc.constants}
-    parts = {part.tensor: part for part in reversed(scheme.parts_of(sizes.options))}
-    return {
-        name: sizes.words(parts[name], desc, nbytes, counts.get(name))
-        for name, nbytes in desc.tensors.items()
-    }
+        sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
+        counts = {each.tensor: len(each.values) for each in desc.constants}
+        parts = {part.tensor: part for part in reversed(self.parts_of(sizes.options))}
+        return {
+            name: sizes.words(parts[name], desc, nbytes, counts.get(name))
+            for name, nbytes in desc.tensors.items()
+        }
 
 
 def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
@@ -342,7 +337,7 @@ class _Sizes(NamedTuple):
     scheme: Scheme
     letters: str
     dims: tuple[int, ...]
-    options: dict[str, Any]
+    options: Options
 
     def kind(self, text: str) -> str:
         """Return a type or an order in which options stand."""

@@ -44,6 +44,9 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert repr(desc) == (
         "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16', g_idx=False)"
     )
+    assert record_desc(DIMS, "gptq", group=np.array(64)) == record_desc(DIMS, "gptq", group=64)
+    assert record_desc(DIMS, "fp8_block", block=np.array(64)).codes.layout.dims == DIMS
+    assert dict(record_desc(DIMS, "pack_quantized", shape=np.int32).options)["shape"] == "s32"
     assert str(desc.rule) == "scales * (qweight - qzeros)"
     assert desc.field("scales").desc == memory_desc((1, 512), "bf16", "ab")
     assert desc.field("qweight").desc == memory_desc(DIMS, "u8", "Ab4a")

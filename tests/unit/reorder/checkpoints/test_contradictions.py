@@ -104,7 +104,7 @@ pack
     .weight_shape=np.array([2 ** 62, 2 ** 62]) => 4611686018
     .weight_shape=np.array([30, 48, 1]) => does not hold 2 integers
     .weight_shape=np.array([30, 48], 'i2') => must be s64 or s32, not 's16'
-    .weight_scale=ones(30, 3, kind='i4') => scales are f16, bf16, f32, not s3
+    .weight_scale=ones(30, 3, kind='i4') => scales must be f16, bf16 or f32, not 's3
 bnb
     bnb_4bit_quant_type='fp4' => 'fc' is not bnb_fp4: no tensor
     .weight.quant_map=ones(16) => does not hold what

@@ -57,7 +57,7 @@ def test_bytes_without_a_type_are_codes_and_scales_where_the_rule_says_so(tmp_pa
     words = {end: array.view(np.uint8) for end, array in layer.items()}
     folder = write_model(tmp_path / "in", {"fc": words}, {})
     said = refused(folder, tmp_path / "out", "*: fp8_block(block=128) -> plain, f32")
-    assert "codes are f8_e4m3, f8_e5m2, not u8; give codes= if the words hold one" in said
+    assert "codes must be f8_e4m3 or f8_e5m2, not 'u8'; give codes= if the words hold one" in said
     rule = "*: fp8_block(block=128, codes=f8_e4m3, scales=e8m0) -> plain, f32"
     assert np.array_equal(converted(folder, tmp_path / "out", rule)["fc.weight"], wanted)
 
