@@ -84,9 +84,12 @@ class Elements:
 
         For a 4-bit element it points to its byte.
         """
-        address, index = location.address, location.address.operand(location.index)
+        address, index = location.address, location.index
+        if isinstance(index, int) and index == 0:
+            return address.inttoptr((of or self.type).as_pointer())
+        index = address.like(index)
         if self.is_nibble:
-            index = Number(self.builder, index).lshr(1)
+            index = index.lshr(1)
         base = address.inttoptr(self._pointer_type)
         pointer = Number(self.builder, self.builder.gep(base, [index]))
         return pointer if of is None else pointer.bitcast(of.as_pointer())

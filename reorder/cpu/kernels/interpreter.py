@@ -149,17 +149,14 @@ class OuterLoops:
         """Advance by one step, like an odometer, from the innermost loop outward."""
         builder = self._builder
         before = builder.block
-        head_block, body, inside, wrapped, done = (
-            builder.append_basic_block(name)
-            for name in ("advance", "loop", "inside", "wrapped", "advanced")
+        body, inside, wrapped, done = (
+            builder.append_basic_block(name) for name in ("loop", "inside", "wrapped", "advanced")
         )
         innermost = self._count - 1
-        builder.branch(head_block)
-        builder.position_at_end(head_block)
-        k = phi((innermost, before))
-        builder.cbranch(k >= 0, body, done)
+        builder.cbranch(innermost >= 0, body, done)
 
         builder.position_at_end(body)
+        k = phi((innermost, before))
         head, strides = self._loop(k)
         i = self._counter(k).load() + 1
         self._move(strides, 1)
@@ -176,8 +173,9 @@ class OuterLoops:
         self._padded.value += is_padded - was_padded
         self._move(strides, -head.extent)
         builder.store(k.like(0), self._counter(k))
-        k.raw.add_incoming(k - 1, builder.block)
-        builder.branch(head_block)
+        outer = k - 1
+        k.raw.add_incoming(outer, builder.block)
+        builder.cbranch(outer >= 0, body, done)
         builder.position_at_end(done)
 
     def _counter(self, k: Value) -> Value:

@@ -5,7 +5,6 @@ Addresses are LLVM's i64, like all numbers in tables.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias, TypeVar
@@ -27,11 +26,16 @@ BYTE = ir.IntType(8)
 _I64_POINTER = I64.as_pointer()
 
 
-def _emits(integers: str, floats: str = "") -> Callable[[Any, Any], Any]:
-    """Return an operator that emits an instruction of llvmlite's builder."""
+def _emits(integers: str, floats: str = "", neutral: int | None = None) -> Callable[..., Any]:
+    """Return an operator that emits an instruction of llvmlite's builder.
+
+    An integer operand that is `neutral` changes nothing, and needs no instruction.
+    """
     of_integers, of_floats = (getattr(Builder, name or integers) for name in (integers, floats))
 
     def emit(self: Number, other: Value) -> Number:
+        if isinstance(other, int) and other == neutral and not self.is_float:
+            return self
         instruction = of_floats if self.is_float else of_integers
         return Number(self.builder, instruction(self.builder, self.raw, self.operand(other)))
 
@@ -44,10 +48,6 @@ def _compares(symbol: str, of_integers: Any = Builder.icmp_signed) -> Callable[[
         return Number(self.builder, compare(self.builder, symbol, self.raw, self.operand(other)))
 
     return emit
-
-
-def _reflected(emit: Callable[[Any, Any], Any]) -> Callable[[Number, float], Any]:
-    return lambda self, other: emit(self.like(other), self)
 
 
 class Number:
@@ -101,12 +101,16 @@ class Number:
         name: str = self.raw.get_reference()
         return name
 
-    __add__, __sub__ = _emits("add", "fadd"), _emits("sub", "fsub")
-    __mul__, __truediv__ = _emits("mul", "fmul"), _emits("fdiv")
+    __add__, __sub__ = _emits("add", "fadd", neutral=0), _emits("sub", "fsub")
+    __mul__, __truediv__ = _emits("mul", "fmul", neutral=1), _emits("fdiv")
     __floordiv__, __mod__ = _emits("udiv"), _emits("urem")
     __and__, __or__, __xor__ = _emits("and_"), _emits("or_"), _emits("xor")
     __lshift__, __rshift__ = _emits("shl"), _emits("ashr")
-    __radd__, __rsub__, __rmul__ = map(_reflected, (operator.add, operator.sub, operator.mul))
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __rsub__(self, other: float) -> Number:
+        return self.like(other) - self
+
     __lt__, __le__ = _compares("<"), _compares("<=")
     __gt__, __ge__ = _compares(">"), _compares(">=")
     __eq__, __ne__ = _compares("=="), _compares("!=")
@@ -172,7 +176,7 @@ def load_fields(address: Value, kind: type[_Fields]) -> _Fields:
     """Load the fields of a table at an address, as LLVM numbers of int64."""
     builder = address.builder
     first = builder.inttoptr(address.raw, _I64_POINTER)
-    pointers = (builder.gep(first, [ir.Constant(I64, k)]) for k in fields_of(kind))
+    pointers = (builder.gep(first, [ir.Constant(I64, k)]) if k else first for k in fields_of(kind))
     fields: list[Value] = [Number(builder, builder.load(pointer)) for pointer in pointers]
     return kind(*fields)
 
@@ -259,17 +263,17 @@ def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
     """Emit `for i in range(start, stop, step)`; yields i. `start` or `stop` must be a `Number`."""
     builder = (stop if isinstance(stop, Number) else start).builder
     before = builder.block
-    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
-    builder.branch(head)
-    builder.position_at_end(head)
+    body, done = (builder.append_basic_block(name) for name in ("body", "done"))
+    # tested before the first step and after each one, so LLVM need not rotate the loop
+    builder.cbranch(start < stop, body, done)
+    builder.position_at_end(body)
     i = Number(builder, builder.phi(I64))
     i.raw.add_incoming(i.operand(start), before)
-    builder.cbranch(i < stop, body, done)
-    builder.position_at_end(body)
     yield i
     following = i + step
     i.raw.add_incoming(following, builder.block)
-    builder.branch(head).set_metadata("llvm.loop", _no_transformations(builder.module))
+    again = builder.cbranch(following < stop, body, done)
+    again.set_metadata("llvm.loop", _no_transformations(builder.module))
     builder.position_at_end(done)
 
 

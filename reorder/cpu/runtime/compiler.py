@@ -27,9 +27,9 @@ except AttributeError as error:
 
 
 # How much LLVM optimises, and how much effort it spends on generating code. Interpreters that only
-# move elements are as fast with five passes and quick code generation, which take two fifths of the
+# move elements are as fast with four passes and quick code generation, which take two fifths of the
 # time. Without any passes they run at 0.6 of their speed. Other kernels need all passes: with these
-# five, conversions of bf16 to f32 run at 0.86 of their speed.
+# four, conversions of bf16 to f32 run at 0.86 of their speed.
 _MOVES, _FULL = 1, 3
 
 
@@ -96,7 +96,6 @@ def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
         passes = binding.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
-        passes.add_loop_rotate_pass()
         passes.add_jump_threading_pass()
         passes.add_simplify_cfg_pass()
     else:
