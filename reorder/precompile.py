@@ -89,8 +89,8 @@ def compile_kernels(
     --------
     >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
     >>> names = [kernel["kernel"] for kernel in made]
-    >>> sorted(name for name in names if name.startswith("interpreter of 32-bit"))
-    ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']
+    >>> sorted(name for name in names if name.startswith("interpreter of 4-bit elements,"))
+    ['interpreter of 4-bit elements, runs', 'interpreter of 4-bit elements, transposed']
     """
     names = [*DATA_TYPES]
     if dtypes is not None:
@@ -124,10 +124,11 @@ def _moves() -> Iterator[Callable[[], object]]:
     """Yield functions that each compile a kernel for moves."""
     yield compile_pool
     yield fast_call
-    for bits in _BITS:
-        yield partial(interpreter_at, Kernel(bits))
-        if not Kernel(bits).is_packed:
-            yield partial(interpreter_at, Kernel(bits, streams=True))
+    for bits, streams in product(_BITS, (False, True)):
+        for runs, transposes in ((True, False), (False, True), (True, True)):
+            kernel = Kernel(bits, streams, runs, transposes)
+            if not (kernel.is_packed and streams):
+                yield partial(interpreter_at, kernel)
     yield tile_interpreter_at
 
 

@@ -1,5 +1,7 @@
 """The interpreter of boxes: outer loops that run the instruction's micro-kernel in each step."""
 
+from collections.abc import Callable
+
 from memdesc.tuples import NamedTuple
 from reorder.cpu.kernels.copy import Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
@@ -8,7 +10,7 @@ from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
-from reorder.cpu.schedule.select import RUN, TRANSPOSED, Kernel
+from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Kernel
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
@@ -17,6 +19,7 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
+    moves = [_TRANSPOSED] * kernel.transposes + [_RUN] * kernel.runs + [_STRIDED]
     for step_range, instruction, index in each_range(call):
         box = load_fields(instruction, BoxHead)
         point = load_fields(call.points + index * nbytes_of(Point), Point)
@@ -30,15 +33,7 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
             starts = Location(call.src_at, 0), Location(call.dst_at, 0)
             src, dst = map(elements.moved, starts, position.offsets)
             step = _Step(elements, box, address, step_range, src, dst, position.padded == 0)
-            with either(box.micro_kernel == TRANSPOSED) as (transposed, otherwise):
-                with transposed:
-                    emit_transposed(_transposition(step))
-                with otherwise, either(box.micro_kernel == RUN) as (run, strided):
-                    # both load the fields: loaded before the branch, these would occupy registers
-                    with run:
-                        emit_copy(_rows(step), box.src_end)
-                    with strided:
-                        emit_strided(_rows(step))
+            _emit_one_of(moves, step)
     if kernel.streams:
         # make non-temporal stores visible to other threads
         builder.fence("seq_cst")
@@ -56,6 +51,22 @@ class _Step(NamedTuple):
     dst: Location
     # unless this holds, zeros are written
     is_data: Value
+
+
+def _emit_one_of(moves: list[tuple[int, Callable[[_Step], None]]], step: _Step) -> None:
+    """Emit branches to some micro-kernels, of which the box names one.
+
+    Each loads the fields: loaded before the branches, these would occupy registers.
+    """
+    (number, emit), *others = moves
+    if not others:
+        emit(step)
+        return
+    with either(step.box.micro_kernel == number) as (chosen, otherwise):
+        with chosen:
+            emit(step)
+        with otherwise:
+            _emit_one_of(others, step)
 
 
 def _rows(step: _Step) -> Rows:
@@ -101,3 +112,8 @@ def _transposition(step: _Step) -> Transposition:
         src_end=step.box.src_end,
         kernel_loop_at=kernel_loop_at,
     )
+
+
+_TRANSPOSED = TRANSPOSED, lambda step: emit_transposed(_transposition(step))
+_RUN = RUN, lambda step: emit_copy(_rows(step), step.box.src_end)
+_STRIDED = STRIDED, lambda step: emit_strided(_rows(step))

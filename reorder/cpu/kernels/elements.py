@@ -51,7 +51,7 @@ class Elements:
 
     def __init__(self, builder: Builder, kernel: Kernel) -> None:
         self.builder = builder
-        self.bits, self.streams = kernel
+        self.bits, self.streams = kernel.bits, kernel.streams
         self.is_nibble = kernel.is_packed
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
         self._pointer_type = self.type.as_pointer()

@@ -108,7 +108,7 @@ class Number:
     __lshift__, __rshift__ = _emits("shl"), _emits("ashr")
     __radd__, __rmul__ = __add__, __mul__
 
-    def __rsub__(self, other: float) -> Number:
+    def __rsub__(self, other: float) -> Value:
         return self.like(other) - self
 
     __lt__, __le__ = _compares("<"), _compares("<=")

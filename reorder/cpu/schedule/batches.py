@@ -197,7 +197,7 @@ class BatchBuilder:
         threads = 1 if kernel.is_packed else self.threads
         shares = partition(workloads, nbytes, threads, self.machine)
         points = partial(points_in_bytes, bits=bits)
-        return Batch(kernel, program, shares, points, indirect)
+        return Batch(kernel.running(boxes), program, shares, points, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""

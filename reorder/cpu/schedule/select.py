@@ -426,11 +426,14 @@ class Kernel(NamedTuple):
     """A variant of the interpreter of boxes and its micro-kernels: each is compiled separately.
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
-    non-temporal stores; not for 4-bit elements.
+    non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so a variant
+    has no more micro-kernels than a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both.
     """
 
     bits: int
     streams: bool = False
+    runs: bool = True
+    transposes: bool = True
 
     @property
     def is_packed(self) -> bool:
@@ -438,7 +441,16 @@ class Kernel(NamedTuple):
         return self.bits < BYTE_BITS
 
     def __str__(self) -> str:
-        return f"{self.bits}-bit elements{', non-temporal stores' if self.streams else ''}"
+        parts = [f"{self.bits}-bit elements", *["non-temporal stores"] * self.streams]
+        if not (self.runs and self.transposes):
+            parts.append("runs" if self.runs else "transposed")
+        return ", ".join(parts)
+
+    def running(self, boxes: Iterable[ScheduledBox]) -> "Kernel":
+        """Return the variant of the same elements that moves some boxes."""
+        used = {box.micro_kernel for box in boxes}
+        transposes = TRANSPOSED in used
+        return self._replace(runs=RUN in used or not transposes, transposes=transposes)
 
 
 # Bits of the widest element that kernels move.

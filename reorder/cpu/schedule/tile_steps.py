@@ -349,7 +349,7 @@ class _StepWriter:
         shift = (src.bits // BYTE_BITS).bit_length() - 1
         is_aligned = dst.base is Base.DST and self._starts_lines()
         streams = is_aligned and all(part.fills_lines(bits) for part in boxes)
-        code = Kernel(bits, streams), program, ranges, len(ranges)
+        code = Kernel(bits, streams).running(boxes), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 

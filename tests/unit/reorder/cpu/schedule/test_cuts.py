@@ -411,6 +411,24 @@ def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> Non
     assert streams == [exceeds and has_masks()]
 
 
+@pytest.mark.parametrize(
+    ("dims", "src", "dst", "kernel"),
+    [
+        ((1, 64, 8, 8), "abcd", "aBcd16b", "32-bit elements, transposed"),
+        ((1, 64, 8, 8), "acdb", "aBcd16b", "32-bit elements, runs"),
+        ((2, 17, 5, 4), "abcd", "aBcd16b", "32-bit elements"),
+        # strided
+        ((3, 5), "ab", "20x3", "32-bit elements, runs"),
+    ],
+)
+def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
+    dims: tuple[int, ...], src: str, dst: str, kernel: str
+) -> None:
+    plan = plan_reorder(*(memory_desc(dims, "f32", layout) for layout in (src, dst)))
+    (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_plan()
+    assert str(batch.kernel) == kernel
+
+
 @pytest.mark.parametrize(("valid", "kernel"), [(1, RUN), (2, TRANSPOSED)])
 def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: int) -> None:
     nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512)), Node(16, valid, (784, 1))
