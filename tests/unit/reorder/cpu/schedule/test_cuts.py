@@ -424,7 +424,7 @@ def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> Non
 def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
     dims: tuple[int, ...], src: str, dst: str, kernel: str
 ) -> None:
-    plan = plan_reorder(*(memory_desc(dims, "f32", layout) for layout in (src, dst)))
+    plan = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst))
     (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_plan()
     assert str(batch.kernel) == kernel
 
