@@ -813,8 +813,7 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     if not is_name(name, len(dims), dtype.bits):
         from memdesc.exchange import read_notation  # only other notations need it
 
-        if desc := read_notation(name, dims, dtype):
-            return desc
+        return read_notation(name, dims, dtype)
     return desc_by_name(dims, dtype, name)
 
 

@@ -228,8 +228,7 @@ class ImageDesc(Written):
     def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
         """Write the functions of the place of an element as source code: x, y, z and lane.
 
-        The arguments are those of `MemoryDesc.source`. In OpenCL C, ``NAME_pixel`` returns the
-        coordinates as an ``int2``, or an ``int4`` for a 3-D image.
+        The arguments are those of `MemoryDesc.source`.
 
         >>> i = memdesc.image_desc((1, 6, 5, 4), "f16", "in_out_channel")
         >>> "return c // 4 * 4 + w" in i.source("python")

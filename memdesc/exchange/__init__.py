@@ -254,19 +254,9 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     return desc_by_name(given.sizes(), given.type(), name)
 
 
-def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc | None:
-    """Read a layout of a buffer of these dims and this type that no vocabulary has.
-
-    The result is None if the string does not look like any notation.
-    """
-    if len(text) > _MAX_TEXT or not (
-        re.match(_PREFIX, text)
-        or is_image(text)
-        or any(system.is_spelled_like(text) for system in SYSTEMS.values())
-    ):
-        return None
-    check_dims(dims)
-    desc = _read(Given(text, dims, dtype, None, None))
+def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc:
+    """Read a layout of a buffer of these dims and this type that no vocabulary has."""
+    desc = parse_layout(text, dims, dtype)
     if isinstance(desc, MemoryDesc):
         return desc
     raise UnsupportedFormatError(

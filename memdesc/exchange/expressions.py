@@ -16,7 +16,7 @@ from typing import Any
 from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, excerpt
 from memdesc.exchange.system import Impossible, Unclear, impossible, tag_of, unclear
-from memdesc.int64 import INT64_MAX, checked_int
+from memdesc.int64 import INT64_MAX
 from memdesc.tags import FormatTag, tag_of_digits
 
 # an integer, or a tuple of them
@@ -69,10 +69,8 @@ def values_of_call(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 def integer(node: ast.expr) -> int:
     """Return one integer."""
-    try:
-        return checked_int("integer", ast.literal_eval(node))
-    except (ValueError, TypeError):
-        unclear(f"{ast.unparse(node)!r} is not an integer")
+    number = _integer(node)
+    return unclear(f"{ast.unparse(node)!r} is not an integer") if number is None else number
 
 
 def linear(node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, ...], int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
@@ -22,6 +23,7 @@ from memdesc.exchange.system import (
     Impossible,
     System,
     Types,
+    Unclear,
     impossible,
     integers,
     strides_of,
@@ -66,7 +68,7 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     outputs = ", ".join(outputs_of(desc, names))
     outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
     affine_map = f"affine_map<({', '.join(names)}) -> ({outputs})>"
-    pack = _pack_of_tag(dense_tag(desc.layout))
+    pack = _pack_of_tag(dense_tag(desc.layout), desc.dims)
     if pack is None:
         return (affine_map,)
     attributes = " ".join(f"{name} = {list(value)}" for name, value in pack.items())
@@ -165,19 +167,16 @@ def _map_of(match: re.Match[str]) -> tuple[list[str], list[ast.expr]]:
     return names, results.elts if isinstance(results, ast.List) else []
 
 
-def _pack_of_tag(tag: FormatTag) -> _Pack | None:
+def _pack_of_tag(tag: FormatTag, dims: tuple[int, ...]) -> _Pack | None:
     """Return the attributes that make a layout; None if a single operation cannot make it."""
-    outer = [digit.axis for digit in tag.digits if not digit.extent]
+    outer = tuple(digit.axis for digit in tag.digits if not digit.extent)
     inner = tag.digits[len(outer) :]
-    positions = [digit.axis for digit in inner]
-    is_packed = (
-        all(digit.extent for digit in inner)
-        and len(tag.axes) == tag.ndims
-        and len(set(positions)) == len(positions)
-        and max(tag.align) == 1
-    )
-    lists = outer, positions, [digit.extent for digit in inner]
-    return dict(zip(_ATTRIBUTES, map(tuple, lists), strict=True)) if is_packed else None
+    lists = outer, tuple(digit.axis for digit in inner), tuple(digit.extent for digit in inner)
+    pack = dict(zip(_ATTRIBUTES, lists, strict=True))
+    with suppress(Unclear):
+        if _pack_of(pack, dims)[0] == tag:
+            return pack
+    return None
 
 
 def _attributes(text: str) -> _Pack:

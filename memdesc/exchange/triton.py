@@ -41,6 +41,7 @@ _REGISTERS = (
     "AutoLayout|BlockedLayout|SliceLayout|DistributedLinearLayout|DotOperandLayout|"
     r"NVMMADistributedLayout|AMD\w+Layout|ttg\.(?:blocked|linear|slice|dot_op|nvidia_mma|amd_\w*mma)\b"
 )
+_TENSOR = r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>"
 # the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
 _ROWS, _BOX = 8, 256
 _MATRIX = 2
@@ -49,13 +50,11 @@ _MATRIX = 2
 def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
     if refused := re.search(_REGISTERS, text):
-        what = "maps registers, lanes and warps to indices; it has no addresses"
-        impossible(f"{refused[0]} {what}")
+        impossible(f"{refused[0]} maps registers, lanes and warps to indices; it has no addresses")
     if "amd_rotating_shared" in text:
         impossible("the formula of amd_rotating_shared is not confirmed")
     sizes, kind = None, None
-    tensor = re.fullmatch(r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>", text)
-    if tensor:
+    if tensor := re.fullmatch(_TENSOR, text):
         sizes, kind, text = tuple(map(int, tensor[1][:-1].split("x"))), tensor[2], tensor[3]
     layout = _layout(text)
     for key in ("cga_layout", "block_bases"):
@@ -72,9 +71,7 @@ def _read(given: Given) -> MemoryDesc:
         return desc_of(dtype, layout.layout(dims))
     except MemdescError:
         raise
-    except ValueError as error:
-        impossible(str(error))
-    except (TypeError, IndexError, ArithmeticError, AttributeError):
+    except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
         impossible("its parameters are of other types or lengths than they must be")
 
 
@@ -86,10 +83,9 @@ def _layout(text: str) -> _Class:
         part = re.sub(r"(\d+)\s*:\s*\+\s*(\d+)", r"[\1,\2]", attribute[2])
         part = re.sub(r"\]\s*\{", "], ", part).replace("{", "").replace("}", "")
         part = re.sub(r"\b(true|false)\b", lambda word: word[0].title(), part)
-    classes = {_name_of(one): one for one in _ATTRIBUTES.values()}
-    kind = (_ATTRIBUTES if attribute else classes).get(name)
+    kind = (_ATTRIBUTES if attribute else _CLASSES).get(name)
     if kind is None:
-        known = [*classes, *(f"#ttg.{key}<..>" for key in _ATTRIBUTES)]
+        known = [*_CLASSES, *(f"#ttg.{key}<..>" for key in _ATTRIBUTES)]
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
     keys = [_KEYS.get(key, key) for key in named]
@@ -111,14 +107,14 @@ def _are_powers_of_two(dims: Iterable[int]) -> bool:
 
 def _lg(number: int) -> int:
     if type(number) is not int or number < 1 or number & (number - 1):
-        raise ValueError(f"{short_repr(number)} must be a power of two")
+        impossible(f"{short_repr(number)} must be a power of two")
     return number.bit_length() - 1
 
 
 def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
     """Return the columns of a dense layout; `order` has the fastest dim first."""
     if sorted(order) != list(range(len(dims))):
-        raise ValueError(
+        impossible(
             f"order {short_repr(order)} must have each of the dims 0 to {len(dims) - 1} once"
         )
     bits = accumulate((_lg(dims[dim]) for dim in order), initial=0)
@@ -160,19 +156,19 @@ class _NVMMASharedLayout(NamedTuple):
     def layout(self, dims: tuple[int, ...]) -> Layout:
         width, nbytes = self.swizzle_byte_width, self.element_bitwidth // 8
         if self.rank not in {None, len(dims)} or (self.transposed and len(dims) > _MATRIX):
-            raise ValueError("dims must have its rank, which is 2 if it is transposed")
+            impossible("dims must have its rank, which is 2 if it is transposed")
         if width not in {0, 32, 64, 128} or (self.fp4_padded and (width, nbytes) != (128, 1)):
-            raise ValueError(
+            impossible(
                 "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
             )
         many = sum(size > _BOX for size in dims)
         if many > 1 or (many and len(dims) > _MATRIX):
-            raise ValueError(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
+            impossible(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
         *outer, last = dims[::-1] if self.transposed else dims
         size, rows = last * (1 + self.fp4_padded), prod(outer)
         length = width // nbytes if width else min(size, _BOX)
         if size % length or rows < _ROWS:
-            raise ValueError(
+            impossible(
                 f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
             )
         terms: Terms = ()
@@ -214,11 +210,11 @@ class _PaddedSharedLayout(NamedTuple):
         else:
             columns = _row_major(dims, self.order or range(len(dims))[::-1])
         if any(column & (column - 1) for column in chain(*columns)):
-            raise ValueError("its bases add up bits before the padding, which XOR terms cannot")
+            impossible("its bases add up bits before the padding, which XOR terms cannot")
         pairs = [(1 << _lg(every), gap) for every, gap in self.interval_padding_pairs]
         for _, gap in pairs:
             if type(gap) is not int or gap < 1:
-                raise ValueError(f"a padding of {short_repr(gap)} must be an integer of 1 or more")
+                impossible(f"a padding of {short_repr(gap)} must be an integer of 1 or more")
         weights = [
             [column + sum(column // every * gap for every, gap in pairs) for column in own]
             for own in columns
@@ -234,10 +230,7 @@ _ATTRIBUTES: dict[str, type[_Class]] = {
     "shared_linear": _SharedLinearLayout,
     "padded_shared": _PaddedSharedLayout,
 }
-
-
-def _name_of(kind: type[_Class]) -> str:
-    return kind.__name__.removeprefix("_")
+_CLASSES = {kind.__name__[1:]: kind for kind in _ATTRIBUTES.values()}
 
 
 def _shape_of(layout: _Class) -> tuple[int, ...] | None:
@@ -257,10 +250,10 @@ def _columns_of_bases(dims: tuple[int, ...], bases: Sequence[Sequence[int]]) -> 
     starts = [sum(_lg(size) for size in dims[:dim]) for dim in range(len(dims) + 1)]
     rows = [sum(i << start for i, start in zip(base, starts, strict=False)) for base in bases]
     if len(rows) != starts[-1] or any(len(base) != len(dims) for base in bases):
-        raise ValueError(f"dims {dims} take {starts[-1]} bases of {len(dims)} numbers")
+        impossible(f"dims {dims} take {starts[-1]} bases of {len(dims)} numbers")
     offsets = inverted(rows)
     if offsets is None:
-        raise ValueError("two offsets have the same index, so one element has several places")
+        impossible("two offsets have the same index, so one element has several places")
     return [[*offsets[start:stop]] for start, stop in pairwise(starts)]
 
 
@@ -305,7 +298,7 @@ def _heads(columns: list[int]) -> list[int]:
         return False
 
     if not all(place(k, set()) for k in range(len(columns))):
-        raise ValueError("two indices have the same offset")
+        impossible("two indices have the same offset")
     return sorted(owner, key=owner.__getitem__)
 
 
@@ -329,13 +322,13 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _texts(layout: _Class) -> Iterator[str]:
-    defaults = layout._field_defaults
+    name, defaults = type(layout).__name__[1:], layout._field_defaults
     values = {
         key: value
         for key, value in layout._asdict().items()
         if key not in defaults or value != defaults[key]
     }
-    yield f"{_name_of(type(layout))}({', '.join(f'{key}={own!r}' for key, own in values.items())})"
+    yield f"{name}({', '.join(f'{key}={own!r}' for key, own in values.items())})"
     keys = {ours: theirs for theirs, ours in _KEYS.items()}
     shown = ", ".join(f"{keys.get(key, key)} = {str(own).lower()}" for key, own in values.items())
     attribute = next(key for key, kind in _ATTRIBUTES.items() if isinstance(layout, kind))

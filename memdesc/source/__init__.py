@@ -7,9 +7,8 @@ parts (`reorder.plan.source`). `languages` spells them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
-from operator import attrgetter
 
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -151,8 +150,8 @@ def layout_source(
         list(language.head),
         language.constants({f"{name}_{key}": value for key, value in constants.items()}),
     ]
-    names_of = f"{name}_offset", "The offset of an index."
-    parts.append(language.function(_sum(layout, letters, *names_of, attrgetter("stride"))))
+    offset = _sum(layout, letters, f"{name}_offset", "The offset of an index.")
+    parts.append(language.function(offset))
     parts += [
         language.function(made) if isinstance(made, Function) else language.comment([made])
         for made in (_inverse(layout, name, letters), _fill(layout, dtype, name, letters))
@@ -198,18 +197,21 @@ def dims_of_axis(axis: Axis, name: str, dims: Sequence[int], letters: str) -> li
 
 
 def _sum(
-    layout: Layout, letters: str, name: str, comment: str, stride_of: Callable[[Block], int]
+    layout: Layout, letters: str, name: str, comment: str, span: range | None = None
 ) -> Function:
-    """Return the function that sums the digits of an index times their strides, and swizzles."""
+    """Return the function that sums the digits of an index times their strides, and swizzles.
+
+    With a span, only strides in it count, in units of its start.
+    """
     lets, terms = [], []
     for axis, blocks in layout.parts:
         index = axis_name(axis, letters)
         if len(axis.dims) > 1:
             own = tuple(letters[dim] for dim in axis.dims)
             lets.append(let(index, joined_index(own, tuple(layout.dims[d] for d in axis.dims))))
-        terms += digit_terms(
-            index, tuple(block._replace(stride=stride_of(block)) for block in blocks)
-        )
+        terms += digit_terms(index, blocks)
+    if span is not None:
+        terms = [(digit, stride // span.start) for digit, stride in terms if stride in span]
     total = sum_of(layout.offset0, terms)
     if layout.xor:
         lets.append(let("base", total))
@@ -229,44 +231,22 @@ def image_source(
     """Return functions for the place of an element in an image: its x, y, z and lane.
 
     The layout has the pixels as a dense buffer, and `shape` is ([depth,] height, width, channels).
-    OpenCL C also gets a function that returns the coordinates as a vector.
     """
     language = language_of(lang)
     name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
-    sides = dict(zip(("lane", "x", "y", "z"), shape[::-1], strict=False))
     parts = [[*language.comment([head])], list(language.head)]
     constants: dict[str, int | tuple[int, ...]] = {f"{name}_DIMS": layout.dims}
     for key, size in zip(("LANES", "WIDTH", "HEIGHT", "DEPTH"), shape[::-1], strict=False):
         constants[f"{name}_{key}"] = size
     parts.append(language.constants(constants))
     unit = 1
-    for side, size in sides.items():
-
-        def stride_of(block: Block, unit: int = unit, size: int = size) -> int:
-            return block.stride // unit if unit <= block.stride < unit * size else 0
-
+    for side, size in zip(("lane", "x", "y", "z"), shape[::-1], strict=False):
         what = "lane" if side == "lane" else f"{side} of the pixel"
-        made = _sum(layout, letters, f"{name}_{side}", f"The {what} of an index.", stride_of)
+        span = range(unit, unit * size)
+        made = _sum(layout, letters, f"{name}_{side}", f"The {what} of an index.", span)
         parts.append(language.function(made))
         unit *= size
-    if lang == "opencl":
-        parts.append(_vector(name, letters, [side for side in sides if side != "lane"]))
     return language.joined(parts)
-
-
-def _vector(name: str, letters: str, sides: list[str]) -> list[str]:
-    """Return the function of OpenCL C that returns coordinates for read_image and write_image."""
-    vector = "int2" if len(sides) == 2 else "int4"  # noqa: PLR2004 - images have 2 or 3 sides
-    given = ", ".join(f"long {letter}" for letter in letters)
-    passed = ", ".join(letters)
-    values = [f"(int){name}_{side}({passed})" for side in sides] + ["0"] * (vector == "int4")
-    return [
-        "/* The coordinates of the pixel of an index. */",
-        f"{vector} {name}_pixel({given})",
-        "{",
-        f"    return ({vector})({', '.join(values)});",
-        "}",
-    ]
 
 
 def _inverse(layout: Layout, name: str, letters: str) -> Function | str:

@@ -75,17 +75,20 @@ class Language(NamedTuple):
     # the definition of an array, and of a number
     constant: str = "#define {name} {{{values}}}"
     number: str = "#define {name} {value}"
+    # what begins a comment, separates its lines, and ends it; what separates the parts of a file
+    comments: tuple[str, str, str] = ("/* ", "\n   ", " */")
+    gap: str = "\n\n"
     # first index and step of a loop that work items share; empty if there are no work items
     share: tuple[str, ...] = ()
 
     def joined(self, parts: Sequence[Sequence[str]]) -> str:
         """Return the text of a file."""
-        return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+        return self.gap.join("\n".join(part) for part in parts if part) + "\n"
 
     def comment(self, lines: Sequence[str]) -> list[str]:
         """Return a comment."""
-        text = "\n   ".join(lines)
-        return f"/* {text} */".split("\n")
+        first, between, last = self.comments
+        return f"{first}{between.join(lines)}{last}".split("\n")
 
     def type_of(self, dtype: DataType) -> str:
         """Return the type of an array's elements, or of their bits if the language lacks it."""
@@ -97,10 +100,10 @@ class Language(NamedTuple):
     def constants(self, values: dict[str, int | tuple[int, ...]]) -> list[str]:
         """Return definitions of numbers and arrays."""
         return [
-            self.number.format(name=name, value=_literal(value))
+            self.number.format(name=name, value=value)
             if isinstance(value, int)
             else self.constant.format(
-                name=name, count=len(value), values=", ".join(map(_literal, value))
+                name=name, value=value, count=len(value), values=", ".join(map(str, value))
             )
             for name, value in values.items()
         ]
@@ -186,15 +189,6 @@ class _Python(Language):
 
     __slots__ = ()
 
-    def joined(self, parts: Sequence[Sequence[str]]) -> str:
-        return "\n\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-    def comment(self, lines: Sequence[str]) -> list[str]:
-        return [f"# {line}" for line in lines]
-
-    def constants(self, values: dict[str, int | tuple[int, ...]]) -> list[str]:
-        return [f"{name} = {value}" for name, value in values.items()]
-
     def function(self, function: Function) -> list[str]:
         names = [p.name for p in function.parameters if not (function.result and p.is_written)]
         body = self._lines(function.body, _INDENT) or [f"{_INDENT}pass"]
@@ -223,11 +217,6 @@ def _used(lines: Sequence[Line]) -> list[Line]:
         if not constant or re.search(rf"\b{constant[1]}\b", "\n".join(map(str, kept))):
             kept.insert(0, line)
     return kept
-
-
-def _literal(value: int) -> str:
-    """Return an integer that can stand in any expression."""
-    return f"({value})" if value < 0 else str(value)
 
 
 _FLOATS = MappingProxyType({32: "float", 64: "double"})
@@ -259,7 +248,12 @@ _ROWS = (
             "(std::int64_t)gridDim.x * blockDim.x",
         ),
     ),
-    _Python("python", (), "", {}, {}),
+    _Python("python", (), "", {}, {})._replace(
+        constant="{name} = {value}",
+        number="{name} = {value}",
+        comments=("# ", "\n# ", ""),
+        gap="\n\n\n",
+    ),
 )
 LANGUAGES: Mapping[str, Language] = MappingProxyType({row.name: row for row in _ROWS})
 

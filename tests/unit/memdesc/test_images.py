@@ -107,7 +107,6 @@ def test_every_lane_has_an_index_and_moves_copies_and_sources_agree(name: str) -
     functions = [made[f"t_{side}"] for side in ("x", "y", *(() if is_flat else "z"), "lane")]
     for at in itertools.product(*map(range, image.dims)):
         assert tuple(function(*at) for function in functions) == image.pixel(at)
-    assert f"int{2 if is_flat else 4} t_pixel" in image.source("opencl", "t")
     c = image.source("c", "t")
     assert ("t_DEPTH" in c) != is_flat
     assert "The lane of an index." in c
