@@ -27,6 +27,7 @@ from memdesc.exchange.system import Given, System, impossible, tag_of
 from memdesc.image import ImageDesc, image_desc
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, layout_by_tag
+from memdesc.layout_names import named_layout
 from memdesc.names import Name, is_name, refuse_record, resolve, vocabularies
 from memdesc.names.images import is_image
 from memdesc.names.onednn import CANONICAL
@@ -244,7 +245,10 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
         if prefix := re.match(_PREFIX, name):
             raise UnknownFormatError(f"unknown format {short_repr(name)}: {no_system(prefix[1])}")
         try:
-            resolve(name, given.dims or (), bits)
+            if given.dims is None:
+                resolve(name, (), bits)
+            else:
+                named_layout(given.dims, name, bits)
         except UnknownFormatError as error:
             if not refused:
                 raise
