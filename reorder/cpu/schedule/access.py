@@ -4,7 +4,14 @@ from math import prod
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select_kernel
+from reorder.cpu.schedule.select import (
+    RUN,
+    STRIDED,
+    pack_for_kernels,
+    scaled,
+    select_kernel,
+    width_of,
+)
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan
@@ -21,27 +28,32 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
     'transposes 64 x 16 elements: reads 64-byte runs 64 bytes apart (whole lines), writes 256-byte
     runs 256 bytes apart (whole lines)'
     """
-    bits, element_stride = plan.dst.dtype.bits, 1
-    widths = [plan.src.dtype.bits, bits]
-    if not (plan.converts or box.indirect):
-        box, bits, element_stride = pack_for_kernels(box, bits)
-        widths = [bits // element_stride] * 2
-    scheduled = select_kernel(box, element_stride, bits)
+    bits = plan.dst.dtype.bits
+    if plan.converts or box.indirect:
+        scheduled = select_kernel(scaled(box, width_of(bits)), bits)
+        sizes = plan.src.dtype.bits, bits
+    else:
+        scheduled = select_kernel(*pack_for_kernels(box, bits))
+        sizes = scheduled.bits, scheduled.bits
+    box = scheduled.box
     around = (*scheduled.rows, *reversed(scheduled.outer))
     runs = []
-    for side, width in enumerate(widths):
+    for side, size in enumerate(sizes):
         if scheduled.is_transposed:
             inner, outer = (scheduled.columns, scheduled.rows)[:: -1 if side else 1]
-        elif abs(scheduled.columns[0].strides[side]) == element_stride:
+        elif abs(scheduled.columns[0].strides[side]) == scheduled.width:
             inner, outer = scheduled.columns, around
         else:
             inner, outer = (), (*scheduled.columns, *around)
-        run = prod(node.extent if side else node.valid for node in inner) * element_stride
-        steps = [abs(node.strides[side]) * width for node in outer if node.extent > 1]
-        others = [abs(node.strides[side]) * width for node in box.nodes if node not in inner]
-        runs.append(
-            _runs(run * width, steps[0] if steps else None, others, box.offsets[side] * width)
+        run = prod(node.extent if side else node.valid for node in inner)
+        steps = [node for node in outer if node.extent > 1]
+        others = [node for node in box.nodes if node not in inner]
+        apart, around_run = (
+            [abs(node.strides[side]) * size // scheduled.width for node in nodes]
+            for nodes in (steps[:1], others)
         )
+        start = box.offsets[side] * size // scheduled.width
+        runs.append(_runs(run * size, next(iter(apart), None), around_run, start))
     zeros = 1 - prod(node.valid for node in box.nodes) / prod(node.extent for node in box.nodes)
     said = f"writes {runs[1]}" if box.is_zero else f"reads {runs[0]}, writes {runs[1]}"
     said += f", {zeros:.0%} zeros" if zeros else ""

@@ -1,8 +1,7 @@
 """From a plan to what threads run: batches of boxes, scheduled, encoded and cut into chunks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from math import gcd
 from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
@@ -20,12 +19,13 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     pack_for_kernels,
     scaled,
+    width_of,
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
 from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
-from reorder.plan.passes import pack_elements, simplify
+from reorder.plan.passes import pack_elements
 from reorder.plan.plan import ReorderPlan
 
 # Below this many bytes of src and dst per thread, dst is in a near cache, and prefetching its lines
@@ -112,66 +112,49 @@ class BatchBuilder:
 
     def move_indirect(self, box: Box) -> Batch:
         """Return the batch of a box with indirect loops."""
-        kernel = Kernel(self.plan.dst.dtype.bits)
-        return self._batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
+        bits = self.plan.dst.dtype.bits
+        boxes = tile_boxes((scaled(box, width_of(bits)),), bits)
+        return self._batch(boxes, Kernel(bits), box.indirect)
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes without indirect loops, or small ones, for each kernel."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
-        for bits, parts in self._scheduled(boxes):
-            can_stream = self.streams and bits >= BYTE_BITS
-            streams = [can_stream and part.fills_lines(bits) for part in parts]
+        for box in boxes:
+            parts = self._schedule(box)
+            can_stream = self.streams and parts[0].bits >= BYTE_BITS
+            streams = [can_stream and part.fills_lines() for part in parts]
             for scheduled, fills_lines in zip(parts, streams, strict=True):
+                bits = scheduled.bits
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
-                is_cached = self.joins_cached and scheduled.joins_vectors(bits)
+                is_cached = self.joins_cached and scheduled.joins_vectors()
                 joins_lines = (can_stream or is_cached) and not is_vector
-                joins_lines &= scheduled.joins_lines(bits, pairs=self.joins_pairs)
+                joins_lines &= scheduled.joins_lines(pairs=self.joins_pairs)
                 if scheduled.ends or joins_lines:
                     runs = Kernel(BYTE_BITS, can_stream)
-                    by_kernel.setdefault(runs, []).append(scheduled.joined(bits))
+                    by_kernel.setdefault(runs, []).append(scheduled.joined())
                     continue
                 # ends of lines are written with the lines
-                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts(bits))
+                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts())
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
-        return [self._batch(tuple(boxes), kernel) for kernel, boxes in by_kernel.items()]
+        return [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
 
-    def _scheduled(self, boxes: Iterable[Box]) -> Iterator[tuple[int, tuple[ScheduledBox, ...]]]:
-        """Schedule boxes; yields the bits of their elements with them."""
-        for box in boxes:
-            permuted = self._permuted(box)
-            if permuted:
-                yield permuted
-                continue
-            packed, bits, stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            if bits >= BYTE_BITS:
-                packed, stride = _placed(packed, bits, stride, self.place)
-            if packed.indirect:
-                yield bits, tuple(schedule_table(packed, stride))
-            else:
-                yield bits, self._schedule(packed, bits, stride)
-
-    def _permuted(self, box: Box) -> tuple[int, tuple[ScheduledBox, ...]] | None:
-        """Schedule a box of permuted elements, whose bits come first; None if it has none."""
-        bits = self.plan.dst.dtype.bits
-        if bits < BYTE_BITS or self.place * BYTE_BITS % bits:
-            return None
-        (simple,) = simplify((box,))
-        src, dst = simple.offsets
-        offsets = src, dst + self.place * BYTE_BITS // bits
-        return permuted_boxes(simple._replace(offsets=offsets), bits)
-
-    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
-        """Schedule a box whose offsets in dst count from the start of a line."""
+    def _schedule(self, box: Box) -> tuple[ScheduledBox, ...]:
+        """Schedule a box; its offsets in dst count from the start of a line then."""
+        box, bits = pack_for_kernels(box, self.plan.dst.dtype.bits)
+        if bits >= BYTE_BITS:
+            src, dst = box.offsets
+            box = box._replace(offsets=(src, dst + self.place))
+        if box.indirect:
+            return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, or else for the caches
-        parts: tuple[ScheduledBox, ...] = ()
-        if self.streams or self.fills_lines:
-            parts = rotate(box, bits, element_stride, streams=self.streams)
+        parts = permuted_boxes(box, bits)
+        if not parts and (self.streams or self.fills_lines):
+            parts = rotate(box, bits, streams=self.streams)
             is_rotated = parts and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
         return parts or tile_boxes(
             (box,),
             bits,
-            element_stride,
             streams=self.streams,
             # the caches move half lines faster than non-temporal stores write them
             pairs=self.exceeds and has_masks(),
@@ -180,7 +163,7 @@ class BatchBuilder:
 
     def _batch(
         self,
-        boxes: tuple[ScheduledBox, ...],
+        boxes: Sequence[ScheduledBox],
         kernel: Kernel,
         indirect: tuple[IndirectLoop, ...] = (),
     ) -> Batch:
@@ -191,8 +174,8 @@ class BatchBuilder:
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
         is_large = bits > BYTE_BITS and self.nbytes > self.threads * _NEAR_NBYTES
-        program, workloads = encode(boxes, bits, src_end, place, is_large=is_large)
-        nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
+        program, workloads = encode(boxes, src_end, place, is_large=is_large)
+        nbytes = sum(scheduled.written_nbytes() for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads
         shares = partition(workloads, nbytes, threads, self.machine)
@@ -203,17 +186,3 @@ class BatchBuilder:
         """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         threads = 1 if is_whole else self.threads
         return partition(workloads, nbytes, threads, self.machine)
-
-
-def _placed(box: Box, bits: int, element_stride: int, place: int) -> tuple[Box, int]:
-    """Return a box whose offsets in dst count from `place` bytes before it, and its element stride.
-
-    If that is no multiple of an element, strides are in narrower ones.
-    """
-    nbytes = bits // BYTE_BITS // element_stride
-    unit = gcd(nbytes, place)
-    if place % nbytes:
-        box = scaled(box, nbytes // unit)
-        element_stride *= nbytes // unit
-    src, dst = box.offsets
-    return box._replace(offsets=(src, dst + place // unit)), element_stride

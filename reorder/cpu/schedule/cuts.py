@@ -22,8 +22,10 @@ from reorder.cpu.schedule.select import (
     TRANSPOSED,
     Ends,
     ScheduledBox,
+    line_of,
     select_kernel,
     select_permuted,
+    width_of,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
@@ -46,7 +48,6 @@ _STREAMED_RUNS = 8
 def tile_boxes(
     boxes: tuple[Box, ...],
     bits: int,
-    element_stride: int = 1,
     *,
     streams: bool = False,
     pairs: bool = False,
@@ -61,25 +62,22 @@ def tile_boxes(
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
     for box in reversed(boxes):
-        ordered = _in_pieces(
-            box, bits, element_stride, streams=streams, pairs=pairs, is_shared=is_shared
-        )
-        todo += [*ordered] or [select_kernel(box, element_stride, bits)]
+        ordered = _in_pieces(box, bits, streams=streams, pairs=pairs, is_shared=is_shared)
+        todo += [*ordered] or [select_kernel(box, bits)]
     while todo:
-        scheduled = todo.pop()
-        scheduled, cut = _within_ways(scheduled, bits, streams=streams)
-        cut = cut or find_cut(scheduled, bits)
+        scheduled, cut = _within_ways(todo.pop(), streams=streams)
+        cut = cut or find_cut(scheduled)
         if cut is None:
             done.append(scheduled)
         else:
             parts = split_node(scheduled.box, *cut)
-            pieces = (select_kernel(part, element_stride, bits) for part in parts)
+            pieces = (select_kernel(part, bits) for part in parts)
             todo += [piece._replace(ends=scheduled.ends) for piece in pieces]
     return tuple(done)
 
 
 def _within_ways(
-    scheduled: ScheduledBox, bits: int, *, streams: bool
+    scheduled: ScheduledBox, *, streams: bool
 ) -> tuple[ScheduledBox, tuple[Node, int] | None]:
     """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
 
@@ -93,11 +91,10 @@ def _within_ways(
     """
     if not scheduled.is_transposed:
         return scheduled, None
-    stride = scheduled.element_stride
-    line = LINE_BITS // bits * stride
+    bits, width, line = scheduled.bits, scheduled.width, line_of(scheduled.bits)
     groups = {1: (scheduled.rows, scheduled.columns), 0: (scheduled.columns, scheduled.rows)}
     for side, (few, group) in groups.items():
-        size = size_of(few) * stride
+        size = size_of(few) * width
         extents = [node.extent for node in group]
         count = count_contiguous(extents, [node.strides[side] for node in group], size)
         piece = size * prod(extents[:count])
@@ -110,18 +107,19 @@ def _within_ways(
         ways = CACHE_WAYS if is_within or is_padded else CACHE_WAYS // 2
         pieces, apart = 1, PAGE_NBYTES
         for k, node in enumerate(group[count:], count):
-            apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * stride))
+            apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * width))
             steps = ways * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
             if 1 < steps < node.extent:
                 return scheduled, (node, steps)
             if steps < node.extent:
                 near = group[:k]
                 if not side:
-                    return along_src(scheduled.box, (near, few), stride), None
-                outer = [other for other in scheduled.box.nodes if other not in (*few, *near)]
+                    return along_src(scheduled.box, (near, few), bits), None
                 # calls go on in the same lines of dst, and one after the other in those of src
-                outer[:-1] = sorted(outer[:-1], key=lambda other: -abs(other.strides[0]))
-                return scheduled._replace(columns=near, outer=tuple(outer)), None
+                *others, last = scheduled._replace(columns=near).outer
+                others.sort(key=lambda other: -abs(other.strides[0]))
+                box = scheduled.box._replace(nodes=(*others, last, *near[::-1], *few[::-1]))
+                return scheduled._replace(box=box, columns=near), None
             pieces *= node.extent
     return scheduled, None
 
@@ -133,7 +131,7 @@ def rows_collide(rows: Iterable[int]) -> bool:
     return max(sets.values(), default=0) > CACHE_WAYS
 
 
-def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
+def find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     """Return the loop at which a box is to be cut, and the steps of each piece.
 
     In this order: a run that is too long; a loop group of two sides of a cache tile or more; a loop
@@ -151,7 +149,7 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
         limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # all steps of the inner loops, and as many of the outermost one as fit
         steps = max(1, limit // size_of(long[:-1]))
-    run = RUN_NBYTES * BYTE_BITS // bits
+    run = RUN_NBYTES * BYTE_BITS // scheduled.bits
     if not is_transposed and scheduled.columns[0].extent > 2 * run:
         long, steps = scheduled.columns, run
     if long is None and scheduled.kernel_loop:
@@ -159,23 +157,19 @@ def find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def permuted_boxes(box: Box, bits: int) -> tuple[int, tuple[ScheduledBox, ...]] | None:
-    """Schedule a simplified box as permuted elements, cut to what a call moves.
-
-    Returns the bits of these elements too, and None for other boxes.
-    """
+def permuted_boxes(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
+    """Schedule a box as permuted elements, cut to what a call moves; empty for other boxes."""
     found = select_permuted(box, bits)
-    if not found or not found.permutation:
-        return None
-    width = found.permutation.bits
-    cut = find_cut(found, width)
+    if not found:
+        return ()
+    cut = find_cut(found)
     pieces = [*split_node(box, *cut)] if cut else []
     parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
-    return width, parts if cut and len(parts) == len(pieces) else (found,)
+    return parts if cut and len(parts) == len(pieces) else (found,)
 
 
 def _in_pieces(
-    box: Box, bits: int, element_stride: int, *, streams: bool, pairs: bool, is_shared: bool
+    box: Box, bits: int, *, streams: bool, pairs: bool, is_shared: bool
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
@@ -183,32 +177,30 @@ def _in_pieces(
     of src, and the next piece reads on there; if lines are joined, pieces share none. Yields
     nothing for other boxes, and for those that need no other order.
     """
-    scheduled = select_kernel(box, element_stride, bits)
+    scheduled = select_kernel(box, bits)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
-    fills_lines = scheduled.fills_lines(bits)
+    fills_lines = scheduled.fills_lines()
     is_joined = streams and bits >= BYTE_BITS and not fills_lines
-    is_joined &= scheduled.joins_lines(bits, pairs=pairs)
+    is_joined &= scheduled.joins_lines(pairs=pairs)
     is_streamed = is_joined or (streams and fills_lines)
     src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
-    inner, steps = _runs_at_once(
-        box, src_loop, bits, element_stride, is_streamed=is_streamed, is_shared=is_shared
-    )
+    inner, steps = _runs_at_once(box, src_loop, bits, is_streamed=is_streamed, is_shared=is_shared)
     swaps = bool(inner)
     if is_joined and not swaps:
-        inner, steps = _rows_at_once(scheduled, bits)
+        inner, steps = _rows_at_once(scheduled)
     if not inner:
         return
     strides = {node.strides for node in inner}
     loops = (box.nodes[-1], *inner)
     extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
-    is_joined &= count_contiguous(extents, dst_strides, element_stride) == len(loops)
+    is_joined &= count_contiguous(extents, dst_strides, scheduled.width) == len(loops)
     pieces: Iterable[tuple[Box, Ends | None]] = ((box, None),)
     # so many that a call moves them
     most = TILE // size_of(inner[:-1])
     if is_joined and most:
         steps = min(steps, most - most % 2 or 1)
-        pieces = _joined_pieces(box, inner, steps, bits, element_stride)
+        pieces = _joined_pieces(box, inner, steps, bits)
     elif steps < inner[-1].extent:
         pieces = ((part, None) for part in split_node(box, inner[-1], steps))
     for part, ends in pieces:
@@ -219,11 +211,11 @@ def _in_pieces(
         elif swaps:
             outside.sort(key=lambda node: node.strides == src_loop.strides)
         ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
-        yield select_kernel(ordered, element_stride, bits)._replace(ends=ends)
+        yield select_kernel(ordered, bits)._replace(ends=ends)
 
 
 def _joined_pieces(
-    box: Box, inner: tuple[Node, ...], steps: int, bits: int, element_stride: int
+    box: Box, inner: tuple[Node, ...], steps: int, bits: int
 ) -> Iterator[tuple[Box, Ends | None]]:
     """Cut the last of some contiguous loops into pieces of so many steps that share no line of dst.
 
@@ -233,7 +225,7 @@ def _joined_pieces(
     """
     run, last, loops = box.nodes[-1], inner[-1], (box.nodes[-1], *inner)
     others = [node for node in box.nodes if node not in loops]
-    around = contiguous_loops(others, 1, element_stride * size_of(loops))
+    around = contiguous_loops(others, 1, width_of(bits) * size_of(loops))
     # the first line: a run, or a pair
     first = steps_of(box, run, 0, min(run.extent, LINE_BITS // bits))
     count, rest = max(1, LINE_BITS // (run.extent * bits)), box
@@ -257,14 +249,14 @@ def _joined_pieces(
     yield first, Ends()
 
 
-def _rows_at_once(scheduled: ScheduledBox, bits: int) -> tuple[tuple[Node, ...], int]:
+def _rows_at_once(scheduled: ScheduledBox) -> tuple[tuple[Node, ...], int]:
     """Return the rows that a call moves as one run of dst, and how many steps of their last loop.
 
     No loops if a run is too long for that.
     """
-    rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled, bits)
+    rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled)
     extents, strides = [node.extent for node in rows], [node.strides[1] for node in rows]
-    size = run.extent * scheduled.element_stride
+    size = run.extent * scheduled.width
     inner = rows[: count_contiguous(extents, strides, size)]
     if not inner or (cut and cut[0] == run):
         return (), 0
@@ -272,13 +264,7 @@ def _rows_at_once(scheduled: ScheduledBox, bits: int) -> tuple[tuple[Node, ...],
 
 
 def _runs_at_once(
-    box: Box,
-    src_loop: Node,
-    bits: int,
-    element_stride: int,
-    *,
-    is_streamed: bool,
-    is_shared: bool,
+    box: Box, src_loop: Node, bits: int, *, is_streamed: bool, is_shared: bool
 ) -> tuple[tuple[Node, ...], int]:
     """Return the loops of a piece of runs, and how many steps of the last one it has.
 
@@ -299,16 +285,14 @@ def _runs_at_once(
         steps += steps % 2 if run * bits < LINE_BITS else 0  # in pairs
     elif run * bits <= LINE_BITS:
         inner, last = outer[:1], outer[0]
-        steps = _short_runs_at_once(box, src_loop, bits, element_stride, is_shared=is_shared)
+        steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)
     else:
         return (), 0
     is_ordered = src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0])
     return ((), 0) if is_ordered or not steps else (inner, steps)
 
 
-def _short_runs_at_once(
-    box: Box, src_loop: Node, bits: int, element_stride: int, *, is_shared: bool
-) -> int:
+def _short_runs_at_once(box: Box, src_loop: Node, bits: int, *, is_shared: bool) -> int:
     """Return how many runs of at most a line a piece of dst has; 0 if it should have all."""
     *_, last, run = box.nodes
     nbits = run.extent * bits
@@ -317,7 +301,7 @@ def _short_runs_at_once(
         return 0
     if nbits == LINE_BITS:
         return min(last.extent, _PIECE_LINES)
-    if box.offsets[1] % (LINE_BITS // bits * element_stride):
+    if box.offsets[1] % line_of(bits):
         is_left = is_shared and runs <= _NEAR_RUNS_SHARED
         return 0 if is_left else min(last.extent, MANY_LINES * LINE_BITS // nbits)
     return min(last.extent, max(2, _PIECE // run.extent))
@@ -336,24 +320,24 @@ def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
 _MAX_STEPS = 4 * TILE
 
 
-def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
+def rows_at_once(rows: tuple[Node, ...], line: int) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
 
     The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
-    whole lines of dst. A line has `line` elements, and a stride of 1 is `step` bytes.
+    whole lines of dst, of `line` elements.
 
     >>> from reorder.plan.nodes import Node
-    >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
+    >>> rows_at_once((Node(4096, 4096, (16384, 4)),), 16)
     32
-    >>> rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
+    >>> rows_at_once((Node(3136, 3136, (64, 4)),), 16)
     1024
     """
     *inner, outermost = rows
     inside = 1
     for node in inner:
-        span = node.extent * abs(node.strides[0]) * step
+        span = node.extent * abs(node.strides[0])
         inside *= max(1, min(node.extent, span // PAGE_NBYTES))
-    stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
+    stride = min(max(1, abs(outermost.strides[0])), PAGE_NBYTES)
     steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
     grain = line // gcd(line, size_of(inner))
     limit = min(steps, most_steps(rows))
@@ -380,7 +364,7 @@ def cut_group(
 
 
 def along_src(
-    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], element_stride: int
+    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], bits: int
 ) -> ScheduledBox:
     """Return a transposition whose outer loops are in the order of src."""
     rows, columns = groups
@@ -388,5 +372,4 @@ def along_src(
     outer = [node for node in box.nodes if node not in inner]
     outer.sort(key=lambda node: -abs(node.strides[0]))
     nodes = (*outer, *(node for node in box.nodes if node in inner))
-    ordered = box._replace(nodes=nodes)
-    return ScheduledBox(ordered, element_stride, TRANSPOSED, tuple(outer), rows, columns)
+    return ScheduledBox(box._replace(nodes=nodes), bits, TRANSPOSED, rows, columns)

@@ -12,7 +12,15 @@ import numpy as np
 
 from memdesc.swizzle import swizzled
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
-from reorder.cpu.schedule.select import RUN, STRIDED, TILE, TRANSPOSED, ScheduledBox, Tables
+from reorder.cpu.schedule.select import (
+    RUN,
+    STRIDED,
+    TILE,
+    TRANSPOSED,
+    ScheduledBox,
+    Tables,
+    width_of,
+)
 from reorder.cpu.tables import Words
 from reorder.plan.nodes import DST, SRC, Box, IndirectLoop, Node
 
@@ -38,14 +46,12 @@ def has_table(box: Box) -> bool:
     return is_nest and loop.extent <= _MAX_STEPS
 
 
-def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
-    """Schedule a box, whose strides and offsets count elements of `element_stride`."""
-    table = _Table(box.indirect[0], element_stride)
+def schedule_table(box: Box, bits: int) -> Iterator[ScheduledBox]:
+    """Schedule a box of `bits`-bit elements with a table."""
+    table, width = _Table(box.indirect[0], width_of(bits)), width_of(bits)
     run = box.nodes[-1] if box.nodes else Node(1, 1, (0, 0))
-    is_run = run.strides[DST] == element_stride and (
-        box.is_zero or run.strides[SRC] == element_stride
-    )
-    if not (is_run or box.is_zero) and (transposed := _transposed(box, table, element_stride)):
+    is_run = run.strides[DST] == width and (box.is_zero or run.strides[SRC] == width)
+    if not (is_run or box.is_zero) and (transposed := _transposed(box, table, bits)):
         yield transposed
         return
     rows, outer = [*table.loops], [*box.nodes[:-1]]
@@ -60,22 +66,19 @@ def schedule_table(box: Box, element_stride: int) -> Iterator[ScheduledBox]:
         row = Node(len(part), len(part), tuple(run.extent * stride for stride in run.strides))
         whole = Box(box.offsets, (*outer, row, run))
         kernel = RUN if is_run else STRIDED
-        yield ScheduledBox(
-            whole, element_stride, kernel, tuple(outer), (row,), (run,), tables=(tables,)
-        )
+        yield ScheduledBox(whole, bits, kernel, (row,), (run,), tables=(tables,))
 
 
 class _Table:
     """The loops of an indirection table, and the offsets of their steps."""
 
-    def __init__(self, loop: IndirectLoop, element_stride: int) -> None:
+    def __init__(self, loop: IndirectLoop, width: int) -> None:
         self.loops = [
-            Node(
-                axis.padded, axis.padded, (src.stride * element_stride, dst.stride * element_stride)
-            )
+            Node(axis.padded, axis.padded, (src.stride * width, dst.stride * width))
             for (axis, (dst,)), (_, (src,)) in zip(loop.dst, loop.src, strict=True)
         ]
-        self.xor, self._element_stride = loop.xor, element_stride
+        # the terms are those of offsets in elements
+        self.xor, self._width = loop.xor, width
 
     def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> Words:
         """Return the offset of each step of some loops, given innermost first, in an operand.
@@ -84,13 +87,12 @@ class _Table:
         within granules, or multiples of the pattern.
         """
         first, terms = self.xor[operand]
-        size = self._element_stride
         bases = offset_table([node.extent for node in loops], [n.strides[operand] for n in loops])
         found = np.array(bases, np.int64) + start
-        return swizzled(terms, found // size + first) * size
+        return swizzled(terms, found // self._width + first) * self._width
 
 
-def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | None:
+def _transposed(box: Box, table: _Table, bits: int) -> ScheduledBox | None:
     """Schedule a box whose loops are contiguous in src and in dst in two groups."""
     groups: list[list[Node]] = [[], []]
     # the loops of the table are contiguous in an operand without a swizzle only
@@ -98,7 +100,7 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
     for k in sorted((SRC, DST), key=lambda k: k in plain):
         loops = [node for node in box.nodes if node not in groups[1 - k]]
         loops += table.loops if k in plain else []
-        for n in contiguous_loops(loops, k, element_stride):
+        for n in contiguous_loops(loops, k, width_of(bits)):
             if groups[k] and size_of(groups[k]) * loops[n].extent > _SHARED_STEPS:
                 break
             groups[k].append(loops[n])
@@ -124,8 +126,7 @@ def _transposed(box: Box, table: _Table, element_stride: int) -> ScheduledBox | 
         Tables(rows_of, columns_of if has_own_columns else None)
         for rows_of, columns_of in zip(src, dst, strict=True)
     )
-    outer = tuple(node for node in box.nodes if node not in inner)
+    outer = (node for node in box.nodes if node not in inner)
     whole = Box(box.offsets, (*outer, *steps, *rows, *columns))
-    return ScheduledBox(
-        whole, element_stride, TRANSPOSED, outer, tuple(rows), tuple(columns), tables=tables
-    )
+    groups_of = tuple(rows), tuple(columns)
+    return ScheduledBox(whole, bits, TRANSPOSED, *groups_of, tables, steps=tuple(steps))

@@ -1,7 +1,6 @@
 """Facts about groups of loops: their number of steps, contiguous runs and offset tables.
 
-A side is 0 for src and 1 for dst. Strides count narrow elements; where these were packed,
-`element_stride` of them make one wide element.
+A side is 0 for src and 1 for dst.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +17,9 @@ def size_of(loops: Iterable[Node | IndirectLoop]) -> int:
 
 
 def contiguous_loops(
-    nodes: Sequence[Node], side: int, element_stride: int = 1, *, backwards: bool = False
+    nodes: Sequence[Node], side: int, size: int = 1, *, backwards: bool = False
 ) -> Iterator[int]:
-    """Yield the indices of the loops that form a contiguous run on a side, innermost first.
+    """Yield the indices of the loops that extend a contiguous run of `size`, innermost first.
 
     With `backwards` a loop may go through the run in either direction.
 
@@ -31,7 +30,6 @@ def contiguous_loops(
     left: list[int | None] = [node.strides[side] for node in nodes]
     if backwards:
         left = [abs(node.strides[side]) for node in nodes]
-    size = element_stride
     while size in left:
         k = left.index(size)
         yield k
@@ -39,14 +37,14 @@ def contiguous_loops(
         size *= nodes[k].extent
 
 
-def contiguous_size(nodes: Iterable[Node], side: int, element_stride: int = 1) -> int:
-    """Return the length of the contiguous run that some loops form on a side."""
+def contiguous_size(nodes: Iterable[Node], side: int, width: int = 1) -> int:
+    """Return how many elements of a width the contiguous run has that some loops form on a side."""
     loops = tuple(nodes)
-    return size_of(loops[k] for k in contiguous_loops(loops, side, element_stride))
+    return size_of(loops[k] for k in contiguous_loops(loops, side, width))
 
 
 def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int = 1) -> int:
-    """Return how many of these loops, innermost first, extend a contiguous run of `size` elements.
+    """Return how many of these loops, innermost first, extend a contiguous run of `size`.
 
     A loop of one step extends any run.
     """

@@ -14,7 +14,7 @@ elements are in elements. A program runs once at each `Point`: one for each step
 loops of its boxes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product, takewhile
 from math import prod
 
@@ -128,48 +128,37 @@ class KernelLoop(NamedTuple):
 
 
 def encode(
-    boxes: tuple[ScheduledBox, ...],
-    bits: int,
-    src_end: int,
-    place: int = 0,
-    *,
-    is_large: bool = False,
+    boxes: Iterable[ScheduledBox], src_end: int, place: int = 0, *, is_large: bool = False
 ) -> tuple[Words, list[Workload]]:
-    """Encode boxes of `bits`-bit elements; returns the program, and how it can be cut.
+    """Encode boxes; returns the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
     start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`.
     """
-    width = max(1, bits // BYTE_BITS)
     program: list[int] = []
     workloads = []
     for scheduled in boxes:
-        outer = scheduled.outer
-        kernel_loop = scheduled.kernel_loop
+        outer, kernel_loop = scheduled.outer, scheduled.kernel_loop
         if kernel_loop and kernel_loop.extent > MAX_CALL_SIZE // scheduled.inner_size:
             kernel_loop = None
         if kernel_loop:
             outer = outer[:-1]
         start = len(program)
-        micro_kernel = scheduled.micro_kernel
-        step = width // scheduled.element_stride
-        src, dst = (offset * step for offset in scheduled.box.offsets)
-        program += BoxHead(micro_kernel, src, dst - place, len(outer), src_end)
+        src, dst = scheduled.box.offsets
+        program += BoxHead(scheduled.micro_kernel, src, dst - place, len(outer), src_end)
         for node in outer:
-            program += LoopHead(node.extent, node.valid)
-            program += [stride * step for stride in node.strides]
+            program += [*LoopHead(node.extent, node.valid), *node.strides]
         if scheduled.is_transposed:
-            ahead = scheduled.prefetches_dst(bits, is_large=is_large)
-            program += _encode_transpose(scheduled, kernel_loop, bits, step, prefetches_dst=ahead)
-            group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
+            ahead = scheduled.prefetches_dst(is_large=is_large)
+            program += _encode_transpose(scheduled, kernel_loop, prefetches_dst=ahead)
+            grain = max(_GRAIN_COLUMNS, _GRAIN_NBYTES // scheduled.width)
+            group = scheduled.columns
         else:
-            program += _encode_rows(scheduled, step)
+            program += _encode_rows(scheduled)
             run = scheduled.columns[0].extent
             group, grain = scheduled.rows, 2 if scheduled.ends and run < LINE_NBYTES else 1
         inner, steps = map(size_of, (group, outer))
-        shared_lines = scheduled.shared_lines(
-            (n for n in scheduled.box.nodes if n not in outer), bits
-        )
+        shared_lines = scheduled.shared_lines(n for n in scheduled.box.nodes if n not in outer)
         size = scheduled.box.size
         coarse_steps = _coarse_steps(outer, group[-1])
         workloads.append(Workload(start, steps, inner, grain, size, coarse_steps, shared_lines))
@@ -184,9 +173,9 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
-    ((src_table, dst_table),) = _tables(scheduled, rows, step)
+    ((src_table, dst_table),) = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
     # of runs of half a line, the first one of each pair counts
     is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
@@ -197,24 +186,24 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         valid_rows=valid_rows,
         extent=run.extent,
         valid=run.valid,
-        src_stride=run.strides[0] * step,
-        dst_stride=run.strides[1] * step,
+        src_stride=run.strides[0],
+        dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
         joins_lines=0 if ends is None else ALIKE if is_alike else 1,
         is_preceded=int(ends is not None and ends.is_preceded),
         is_followed=int(follower is not None),
-        follower=(follower or 0) * step,
+        follower=follower or 0,
     )
     return [*head, *src_table, *dst_table]
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, kernel_loop: Node | None, bits: int, step: int, *, prefetches_dst: bool
+    scheduled: ScheduledBox, kernel_loop: Node | None, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns, permutation = scheduled.rows, scheduled.columns, scheduled.permutation
-    tables = _tables(scheduled, columns, step)
+    bits, tables = scheduled.bits, _tables(scheduled, columns)
     column_run, row_run = (
-        _run_length(group, other, side, scheduled.element_stride)
+        _run_length(group, side, scheduled.width * size_of(other))
         for group, other, side in ((columns, rows, 1), (rows, columns, 0))
     )
     if scheduled.tables:
@@ -238,8 +227,8 @@ def _encode_transpose(
     words = [offset for src, dst in tables for offset in (*dst, *src)]
     loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))
     if kernel_loop:
-        src_stride, dst_stride = (stride * step for stride in kernel_loop.strides)
-        loop = KernelLoop(kernel_loop.extent, src_stride, dst_stride, 0)
+        src, dst = kernel_loop.strides
+        loop = KernelLoop(kernel_loop.extent, src, dst, 0)
     if permutation:
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
@@ -247,19 +236,13 @@ def _encode_transpose(
 
 
 def _tables(
-    scheduled: ScheduledBox, group: tuple[Node, ...], step: int
-) -> list[tuple[list[int], list[int]]]:
-    """Return the tables of a box, strides times `step`: of the rows in src, of a group in dst."""
+    scheduled: ScheduledBox, group: tuple[Node, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the tables of a box: of the rows in src, and of a group in dst."""
     src, valid = _offsets(scheduled.rows, 0), _count_valid(scheduled.rows)
     own = Tables((*src[:valid], *[NOWHERE] * (len(src) - valid)))
-    dst = _offsets(group, 1)
-    return [
-        (
-            [at if at == NOWHERE else at * step for at in table.src],
-            [at * step for at in (dst if table.dst is None else table.dst)],
-        )
-        for table in scheduled.tables or (own,)
-    ]
+    dst = tuple(_offsets(group, 1))
+    return [(src, dst if own is None else own) for src, own in scheduled.tables or (own,)]
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:
@@ -267,15 +250,12 @@ def _count_valid(group: tuple[Node, ...]) -> int:
     return size_of(group[:-1]) * group[-1].valid
 
 
-def _run_length(
-    group: tuple[Node, ...], other: tuple[Node, ...], side: int, element_stride: int
-) -> int:
+def _run_length(group: tuple[Node, ...], side: int, size: int) -> int:
     """Return the length of the runs of a loop group on the side of the other one, or 0.
 
     On that side the other group is contiguous, and within a run the offsets of successive steps
     differ by its size.
     """
-    size = element_stride * size_of(other)
     extents = [node.extent for node in group]
     count = count_contiguous(extents, [node.strides[side] for node in group], size)
     run = prod(extents[:count])

@@ -42,8 +42,9 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     Tables,
     select_kernel,
+    width_of,
 )
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import split_node, zeros_of
 
@@ -52,26 +53,23 @@ from reorder.plan.passes import split_node, zeros_of
 _LEAST_SHARE, _ALONE = 16, 4
 
 
-def rotate(
-    box: Box, bits: int, element_stride: int = 1, *, streams: bool
-) -> tuple[ScheduledBox, ...]:
+def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition as whole lines and, if it starts within one, its ends.
 
     Returns nothing for other boxes, and for those that may be tiled for the caches: they start a
     line, and no non-temporal stores write them.
     """
-    line = LINE_BITS // bits * element_stride
-    start = box.offsets[1] % line
-    if bits < BYTE_BITS or start % element_stride or not (start or streams):
-        return ()
     src, dst = box.offsets
-    scheduled = select_kernel(box._replace(offsets=(src, dst - start)), element_stride, bits)
-    rotation = _Rotation(box, scheduled, -start % line // element_stride, bits, streams)
+    start, width = dst % LINE_NBYTES, width_of(bits)
+    if bits < BYTE_BITS or start % width or not (start or streams):
+        return ()
+    scheduled = select_kernel(box._replace(offsets=(src, dst - start)), bits)
+    rotation = _Rotation(box, scheduled, -start % LINE_NBYTES // width, streams)
     padded = [node for node in box.nodes if node.valid < node.extent]
-    is_interleaved = start > 0 and scheduled.is_interleaved(bits)
+    is_interleaved = start > 0 and scheduled.is_interleaved()
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
     is_left |= is_interleaved and not streams
-    if is_left or not (scheduled.is_transposed and scheduled.fills_lines(bits)):
+    if is_left or not (scheduled.is_transposed and scheduled.fills_lines()):
         return ()
     if is_interleaved:
         return rotation.between_ends()
@@ -79,7 +77,7 @@ def rotate(
         return ()
     whole, rest = rotation.parts()
     parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
-    ends = tile_boxes(tuple(parts_of_lines), bits, element_stride)
+    ends = tile_boxes(tuple(parts_of_lines), bits)
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
@@ -93,18 +91,12 @@ class _Rotation(NamedTuple):
     scheduled: ScheduledBox
     # elements of a row before its first whole line
     head: int
-    bits: int
     streams: bool
-
-    @property
-    def element_stride(self) -> int:
-        """The stride between neighbouring elements."""
-        return self.scheduled.element_stride
 
     @property
     def line(self) -> int:
         """Elements of a cache line."""
-        return LINE_BITS // self.bits
+        return LINE_BITS // self.scheduled.bits
 
     @property
     def has_short_rows(self) -> bool:
@@ -116,13 +108,12 @@ class _Rotation(NamedTuple):
 
         Rotated, each load of a head crosses the end of a line.
         """
-        table, step = self._table(self.scheduled.rows[-1].extent), self.bits // BYTE_BITS
-        return rows_collide(at * step // self.element_stride for at in table[: self.line])
+        return rows_collide(self._table(self.scheduled.rows[-1].extent)[: self.line])
 
     def _followers_of(self, group: tuple[Node, ...]) -> list[Node]:
         """Return the loops around a group that form a run with it in dst, innermost first."""
         others = [node for node in self.box.nodes if node not in group]
-        size = size_of(group) * self.element_stride
+        size = size_of(group) * self.scheduled.width
         return [others[k] for k in contiguous_loops(others, 1, size)]
 
     def between_ends(self) -> tuple[ScheduledBox, ...]:
@@ -130,7 +121,8 @@ class _Rotation(NamedTuple):
 
         Nothing if a column crosses the start of a line.
         """
-        columns, size = self.scheduled.columns, size_of(self.scheduled.rows)
+        columns, bits = self.scheduled.columns, self.scheduled.bits
+        size = size_of(self.scheduled.rows)
         count, line = size_of(columns), self.line // size
         skipped, crossing = divmod(self.head, size)
         if crossing or len(columns) > 1:
@@ -140,8 +132,7 @@ class _Rotation(NamedTuple):
         if sum(end.size for end in ends) * _LEAST_SHARE > self.box.size:
             return ()
         whole = tuple(_slice(self.box, columns, skipped, stop))
-        tiles = tile_boxes(whole, self.bits, self.element_stride, streams=self.streams)
-        return (*tiles, *tile_boxes(ends, self.bits, self.element_stride))
+        return (*tile_boxes(whole, bits, streams=self.streams), *tile_boxes(ends, bits))
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
         """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""
@@ -193,9 +184,9 @@ class _Rotation(NamedTuple):
 
     def _steps_at_once(self) -> int:
         """Return how many steps of the outermost loop of the rows a tile takes: whole lines."""
-        rows, stride = self.scheduled.rows, self.element_stride
+        rows = self.scheduled.rows
         if self.streams:
-            return rows_at_once(rows, self.line, self.bits // BYTE_BITS // stride)
+            return rows_at_once(rows, self.line)
         size = size_of(rows[:-1])
         grain = self.line // gcd(self.line, size)
         limit = 4 * TILE if size_of(self.scheduled.columns) <= TILE // 4 else TILE
@@ -217,20 +208,21 @@ class _Rotation(NamedTuple):
 
         The rows start at the first whole line. `around` has loops that replace those of the rows.
         """
-        rows, stride = self.scheduled.rows, self.element_stride
+        rows, width = self.scheduled.rows, self.scheduled.width
         # the kernel reads from the table which rows after the first ones are padding
         valid = max(1, table.index(NOWHERE)) if NOWHERE in table else len(table)
         origin = next(offset for offset in table if offset != NOWHERE)
-        row = Node(len(table), valid, (rows[0].strides[0], stride))
+        row = Node(len(table), valid, (rows[0].strides[0], width))
         loops = [*(node for node in box.nodes if node not in rows), *around]
         loops.sort(key=lambda node: -abs(node.strides[1]))
-        part = _moved(box, (origin, self.head * stride))._replace(nodes=(*loops, row))
+        part = _moved(box, (origin, self.head * width))._replace(nodes=(*loops, row))
         columns = self._columns_of(part)
         if not columns:
             return []
         if self.streams:
             pieces = cut_group(part, columns, most_steps(columns))
-            tiles = [along_src(tile, ((row,), group), stride) for tile, group in pieces]
+            bits = self.scheduled.bits
+            tiles = [along_src(tile, ((row,), group), bits) for tile, group in pieces]
         else:
             tiles = self._cache_tiles(part, row)
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
@@ -256,11 +248,8 @@ class _Rotation(NamedTuple):
         while todo:
             box = todo.pop()
             columns = self._columns_of(box)
-            outer = tuple(node for node in box.nodes if node not in (*columns, row))
-            tile = ScheduledBox(
-                box, self.element_stride, TRANSPOSED, outer, rows=(row,), columns=columns
-            )
-            cut = find_cut(tile, self.bits)
+            tile = ScheduledBox(box, self.scheduled.bits, TRANSPOSED, (row,), columns)
+            cut = find_cut(tile)
             if cut is None or cut[0] == row:
                 done.append(tile)
             else:

@@ -1,4 +1,9 @@
-"""Selection of the micro-kernel of a box, and of the loops that it runs: pure functions."""
+"""Selection of the micro-kernel of a box, and of the loops that it runs: pure functions.
+
+Offsets and strides are in bytes, those of 4-bit elements in elements; `pack_for_kernels` makes them
+so. Neighbouring elements are `width_of` their bits apart. Offsets in dst may count from the start
+of a cache line.
+"""
 
 from collections.abc import Iterable
 from itertools import permutations, product
@@ -15,7 +20,6 @@ from reorder.plan.passes import pack_elements, simplify
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
-_ONE_STEP = Node(1, 1, (1, 1))
 # Only the first 32 elements of a group count towards its score, a cache line of 16-bit ones.
 _LANES = 32
 # Elements of both loop groups together score up to this number.
@@ -44,8 +48,18 @@ MANY_LINES = 8
 _MANY_ZEROS = 8
 
 
+def width_of(bits: int) -> int:
+    """Return the stride between neighbouring elements."""
+    return max(1, bits // BYTE_BITS)
+
+
+def line_of(bits: int) -> int:
+    """Return the stride between cache lines."""
+    return LINE_BITS // bits * width_of(bits)
+
+
 class Tables(NamedTuple):
-    """Offsets that are not those of loops, in elements.
+    """Offsets that are not those of loops.
 
     Of runs and strided elements the offsets of the rows in src and in dst; of a transposition those
     of the rows in src and of the columns in dst, or None for those of the loops.
@@ -69,8 +83,6 @@ class Permutation(NamedTuple):
 
     # 0: of rows that are loaded from src, 1: of columns before they are stored to dst
     side: int
-    # bits of an element
-    bits: int
     # from which byte each one comes
     picks: tuple[int, ...]
 
@@ -78,24 +90,36 @@ class Permutation(NamedTuple):
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
-    The interpreter runs the outer loops, the micro-kernel the others. The loops of a group come
+    The micro-kernel runs two groups of loops, the interpreter the others. The loops of a group come
     innermost first. For `TRANSPOSED` the columns are contiguous in src and the rows in dst;
     otherwise the columns are one loop, and the rows have any strides.
     """
 
     box: Box
-    # the stride between neighbouring elements
-    element_stride: int
+    # of an element: a pair of narrow ones has the bits of both
+    bits: int
     micro_kernel: int
-    outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
-    # offsets, if these are not those of the loops; a transposition with several runs once for each
+    # offsets, if these are not those of the loops
     tables: tuple[Tables, ...] = ()
     # of runs from which lines of dst are joined, as `joins_lines` allows
     ends: Ends | None = None
     # of a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
+    # loops around both groups: each step has one of the tables
+    steps: tuple[Node, ...] = ()
+
+    @property
+    def outer(self) -> tuple[Node, ...]:
+        """The loops that the interpreter runs, outermost first."""
+        inner = {*self.rows, *self.columns, *self.steps}
+        return tuple(node for node in self.box.nodes if node not in inner)
+
+    @property
+    def width(self) -> int:
+        """The stride between neighbouring elements."""
+        return width_of(self.bits)
 
     @property
     def is_transposed(self) -> bool:
@@ -118,13 +142,12 @@ class ScheduledBox(NamedTuple):
 
         It is the innermost one, if the loop groups are small and all of its steps hold data.
         """
-        is_full = 2 * self.inner_size > MAX_CALL_SIZE or len(self.tables) > 1
-        if not self.is_transposed or is_full or not self.outer:
+        is_full = 2 * self.inner_size > MAX_CALL_SIZE or self.steps
+        if not self.is_transposed or is_full:
             return None
-        last = self.outer[-1]
-        return last if last.valid == last.extent else None
+        return next((node for node in self.outer[-1:] if node.valid == node.extent), None)
 
-    def prefetches_dst(self, bits: int, *, is_large: bool = False) -> bool:
+    def prefetches_dst(self, *, is_large: bool = False) -> bool:
         """Whether its kernel prefetches lines of dst.
 
         The model: a store that crosses the end of a line waits for the next line, since it is the
@@ -133,38 +156,38 @@ class ScheduledBox(NamedTuple):
         """
         return (
             self.is_transposed
-            and size_of(self.rows) * bits >= _PREFETCHED_LINES * LINE_BITS
+            and size_of(self.rows) * self.bits >= _PREFETCHED_LINES * LINE_BITS
             and size_of(self.columns) >= _PREFETCHED_COLUMNS
-            and (is_large or not self._starts_lines(self.rows, bits))
+            and (is_large or not self._starts_lines(self.rows))
         )
 
-    def shared_lines(self, inner: Iterable[Node], bits: int) -> int:
+    def shared_lines(self, inner: Iterable[Node]) -> int:
         """Return how many cache lines two threads would both write.
 
         That is, if they divided the loops outside `inner`.
         """
         nodes = tuple(inner)
-        size = contiguous_size(nodes, 1, self.element_stride)
-        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.element_stride)
-        if self._starts_lines(piece, bits):
+        size = contiguous_size(nodes, 1, self.width)
+        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.width)
+        if self._starts_lines(piece):
             return 0
         return size_of(nodes) // size
 
-    def fills_lines(self, bits: int) -> bool:
+    def fills_lines(self) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""
         if self.tables and (self.has_own_columns or not self.is_transposed):
             return False  # strides say nothing of where it writes
-        if self.is_interleaved(bits):
-            return self._starts_lines((*self.rows, *self.columns), bits)
+        if self.is_interleaved():
+            return self._starts_lines((*self.rows, *self.columns))
         if self._is_split():
-            return self._starts_lines(self.rows, bits)
-        if self.is_transposed and size_of(self.columns) < _LANE_BITS // bits:
+            return self._starts_lines(self.rows)
+        if self.is_transposed and size_of(self.columns) < _LANE_BITS // self.bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
         inner = self.rows if self.is_transposed else self.columns
-        return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
+        return self.micro_kernel != STRIDED and self._starts_lines(inner)
 
-    def joins_lines(self, bits: int, *, pairs: bool = False) -> bool:
+    def joins_lines(self, *, pairs: bool = False) -> bool:
         """Whether it copies runs whose lines of dst are all whole, or joined from two runs.
 
         A run has at least a line, or half of one if `pairs` are joined, and so many follow each
@@ -173,68 +196,65 @@ class ScheduledBox(NamedTuple):
         loops = (*self.columns, *self.rows)
         extents = [node.extent for node in loops]
         strides = [node.strides[1] for node in loops]
-        joined = prod(extents[: count_contiguous(extents, strides, self.element_stride)])
+        joined = prod(extents[: count_contiguous(extents, strides, self.width)])
         return (
             self.micro_kernel == RUN
             and not self.tables
-            and (self.columns[0].extent * bits >= LINE_BITS or (pairs and self._has_pairs(bits)))
+            and (self.columns[0].extent * self.bits >= LINE_BITS or (pairs and self._has_pairs()))
             and all(node.valid == node.extent for node in self.box.nodes)
-            and (joined * bits >= MANY_LINES * LINE_BITS or self.fills_lines(bits))
+            and (joined * self.bits >= MANY_LINES * LINE_BITS or self.fills_lines())
         )
 
-    def joins_vectors(self, bits: int) -> bool:
+    def joins_vectors(self) -> bool:
         """Whether lines are joined in the caches too, from runs or pairs that start at one place.
 
         The model: stores that cross the ends of lines cost twice as much. Registers are joined in
         units of two bytes, so runs start at even bytes.
         """
-        if bits == BYTE_BITS * self.element_stride and self.box.offsets[1] % 2:
-            return False
-        line, run = LINE_BITS // bits * self.element_stride, self.columns[0].extent * bits
         src, dst = self.box.offsets
-        aligned = self._replace(box=self.box._replace(offsets=(src, dst - dst % line)))
-        fits = LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines(bits)
-        return fits or self._has_pairs(bits)
+        if dst % 2:
+            return False
+        run = self.columns[0].extent * self.bits
+        start = dst - dst % line_of(self.bits)
+        aligned = self._replace(box=self.box._replace(offsets=(src, start)))
+        fits = LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines()
+        return fits or self._has_pairs()
 
-    def _has_pairs(self, bits: int) -> bool:
+    def _has_pairs(self) -> bool:
         """Whether runs are half a line each, in contiguous pairs that start alike in their lines.
 
         They are joined in units of two bytes, so a pair starts at an even byte.
         """
-        line, inner = LINE_BITS // bits * self.element_stride, self.rows[0]
+        line, inner = line_of(self.bits), self.rows[0]
         others = (node for node in self.box.nodes[:-1] if node != inner)
         return (
-            2 * self.columns[0].extent * bits == LINE_BITS
+            2 * self.columns[0].extent * self.bits == LINE_BITS
             and 2 * inner.strides[1] == line
             and not inner.extent % 2
             and not any(node.strides[1] % line for node in others)
-            and not (bits == BYTE_BITS * self.element_stride and self.box.offsets[1] % 2)
+            and not self.box.offsets[1] % 2
         )
 
-    def joined(self, bits: int) -> "ScheduledBox":
+    def joined(self) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""
-        factor = bits // BYTE_BITS // self.element_stride
-        box, ends = scaled(self.box, factor), self.ends or Ends()
-        *outer, run = box.nodes
-        extent = run.extent * bits // BYTE_BITS
-        box = box._replace(nodes=(*outer, Node(extent, extent, (1, 1))))
-        if ends.follower is not None:
-            ends = ends._replace(follower=ends.follower * factor)
-        return select_kernel(box)._replace(ends=ends)
+        *outer, run = self.box.nodes
+        extent = run.extent * self.width
+        box = self.box._replace(nodes=(*outer, Node(extent, extent, (1, 1))))
+        return select_kernel(box, BYTE_BITS)._replace(ends=self.ends or Ends())
 
-    def writes_parts(self, bits: int) -> bool:
+    def writes_parts(self) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""
         inner = self.rows if self.is_transposed else self.columns
-        is_short = size_of(inner) * bits < LINE_BITS
+        is_short = size_of(inner) * self.bits < LINE_BITS
         return self.micro_kernel == STRIDED or (is_short and not self._are_joined(1))
 
-    def is_interleaved(self, bits: int) -> bool:
+    def is_interleaved(self) -> bool:
         """Whether two or four rows are interleaved into whole, successive lines of dst."""
         return (
             self._are_joined(1)
             and size_of(self.rows) in _INTERLEAVED
-            and bits > BYTE_BITS  # bytes take as many shuffles as two lines
-            and size_of(self.columns) * bits >= 2 * _LANE_BITS
+            and self.bits > BYTE_BITS  # bytes take as many shuffles as two lines
+            and size_of(self.columns) * self.bits >= 2 * _LANE_BITS
         )
 
     def _is_split(self) -> bool:
@@ -246,26 +266,24 @@ class ScheduledBox(NamedTuple):
         inner = (*self.rows, *self.columns)
         return (
             self.is_transposed
-            and contiguous_size(inner, side, self.element_stride) == self.inner_size
+            and contiguous_size(inner, side, self.width) == self.inner_size
             and all(node.valid == node.extent for node in inner)
         )
 
-    def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
+    def _starts_lines(self, inner: tuple[Node, ...]) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
         strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
-        size = size_of(inner) * self.element_stride
-        starts = [size, self.box.offsets[-1], *strides]
-        line = LINE_BITS // bits * self.element_stride
-        return not any(start % line for start in starts)
+        starts = [size_of(inner) * self.width, self.box.offsets[-1], *strides]
+        return not any(start % line_of(self.bits) for start in starts)
 
-    def written_nbytes(self, bits: int) -> int:
+    def written_nbytes(self) -> int:
         """Return the bytes that it writes; a separate piece counts as at least a cache line."""
-        piece = contiguous_size(self.box.nodes, 1, self.element_stride)
-        return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
+        piece = contiguous_size(self.box.nodes, 1, self.width)
+        return self.box.size // piece * max(piece * self.bits // BYTE_BITS, LINE_NBYTES)
 
 
 def scaled(box: Box, factor: int) -> Box:
-    """Return a box whose offsets and strides count narrower elements, `factor` for each."""
+    """Return a box whose offsets and strides count parts of elements, `factor` of each."""
     nodes = tuple(
         node._replace(strides=tuple(factor * stride for stride in node.strides))
         for node in box.nodes
@@ -273,31 +291,27 @@ def scaled(box: Box, factor: int) -> Box:
     return box._replace(offsets=tuple(factor * at for at in box.offsets), nodes=nodes)
 
 
-def select_kernel(box: Box, element_stride: int = 1, bits: int = LINE_BITS) -> ScheduledBox:
-    """Select the micro-kernel of a box whose neighbouring elements are `element_stride` apart.
+def select_kernel(box: Box, bits: int) -> ScheduledBox:
+    """Select the micro-kernel of a box of `bits`-bit elements.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
     innermost loop that is contiguous on both sides, or one element and zeros after it, is copied
     as a run; all else is moved element by element.
     """
-    nodes = box.nodes
-    run = nodes[-1] if nodes else _ONE_STEP
-    if run.valid == 1 and run.extent >= _MANY_ZEROS and run.strides[1] == element_stride:
+    width = width_of(bits)
+    one_step = Node(1, 1, (width, width))
+    run = box.nodes[-1] if box.nodes else one_step
+    if run.valid == 1 and run.extent >= _MANY_ZEROS and run.strides[1] == width:
         # its other steps are in no place of src
-        run = run._replace(strides=(element_stride, element_stride))
-        nodes = (*nodes[:-1], run)
-        box = box._replace(nodes=nodes)
+        run = run._replace(strides=(width, width))
+        box = box._replace(nodes=(*box.nodes[:-1], run))
     elif not box.is_zero:
-        columns, rows = _transposed_groups(nodes, element_stride, bits)
+        columns, rows = _transposed_groups(box.nodes, bits)
         if columns and rows:
-            taken = {*columns, *rows}
-            outer = tuple(node for node in nodes if node not in taken)
-            return ScheduledBox(box, element_stride, TRANSPOSED, outer, rows, columns)
-    is_run = run.strides[1] == element_stride and (run.strides[0] == element_stride or box.is_zero)
-    rows = _row_loops(nodes[:-1])
-    outer = nodes[: len(nodes) - 1 - len(rows)]
-    kernel = RUN if is_run else STRIDED
-    return ScheduledBox(box, element_stride, kernel, outer, rows or (_ONE_STEP,), (run,))
+            return ScheduledBox(box, bits, TRANSPOSED, rows, columns)
+    is_run = run.strides[1] == width and (run.strides[0] == width or box.is_zero)
+    rows = _row_loops(box.nodes[:-1]) or (one_step,)
+    return ScheduledBox(box, bits, RUN if is_run else STRIDED, rows, (run,))
 
 
 # Bits of the parts of permuted elements, and of these elements.
@@ -315,8 +329,12 @@ def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
     is_whole = all(node.valid == node.extent for node in box.nodes)
     if bits not in PART_BITS or not is_whole or box.indirect or not permutes_lines():
         return None
+    width = width_of(bits)
+    if box.offsets[1] % width:
+        return None
     for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
-        if part.strides[1 - side] == run.strides[side] == 1 and part.strides[side] == run.extent:
+        is_pair = part.strides[1 - side] == run.strides[side] == width
+        if is_pair and part.strides[side] == run.extent * width:
             found = _permuted(box, bits, side, (part, run))
             if found:
                 return found
@@ -326,34 +344,33 @@ def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
 def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> ScheduledBox | None:
     """Select it by two loops: contiguous on a side, and the first one on the other side too."""
     part, run = pair
-    count, length = part.extent, run.extent
+    count, length, nbytes = part.extent, run.extent, width_of(bits)
     others = tuple(node for node in box.nodes if node not in pair)
     extents = (length, count) if side == 0 else (count, length)
     row: tuple[Node, ...] = ()
-    if run.strides[1 - side] == count and count * length * bits in PERMUTED_BITS:
-        width, count = count * length * bits, count * length
-        columns, rows = _transposed_groups(others, count, width)
+    if run.strides[1 - side] == count * nbytes and count * length * bits in PERMUTED_BITS:
+        count *= length
+        wide = count * bits
+        columns, rows = _transposed_groups(others, wide)
         few, many = (columns, rows) if side == 0 else (rows, columns)
     else:
-        width = count * bits
+        wide = count * bits
         # on the way to rows of a power of two, tiles of narrow elements are as fast
-        if width != PERMUTED_BITS[0] or (side == 1 and length & (length - 1) == 0):
+        if wide != PERMUTED_BITS[0] or (side == 1 and length & (length - 1) == 0):
             return None
-        strides = (count, run.strides[1]) if side == 0 else (run.strides[0], count)
+        strides = (count * nbytes, run.strides[1])
+        strides = strides if side == 0 else (run.strides[0], count * nbytes)
         few = row = (run._replace(strides=strides),)
-        many = _contiguous_group(others, 1 - side, count)
-    if not (few and size_of(few) <= LINE_BITS // width <= size_of(many)):
+        many = _contiguous_group(others, 1 - side, wide)
+    if not (few and size_of(few) <= LINE_BITS // wide <= size_of(many)):
         return None
-    outer = tuple(node for node in others if node not in (*few, *many))
-    nodes = (*outer, *(node for node in others if node not in outer), *row)
     columns, rows = (few, many) if side == 0 else (many, few)
-    found = ScheduledBox(box._replace(nodes=nodes), count, TRANSPOSED, outer, rows, columns)
+    found = ScheduledBox(box._replace(nodes=(*others, *row)), wide, TRANSPOSED, rows, columns)
     parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
     if not row:
         parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
-    nbytes = bits // BYTE_BITS
     picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
-    return found._replace(permutation=Permutation(side, width, picks))
+    return found._replace(permutation=Permutation(side, picks))
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -381,14 +398,14 @@ def _exceeds_tile(size: int, node: Node) -> bool:
     return 2 * size >= TILE and size * node.extent >= 2 * TILE
 
 
-def _contiguous_group(nodes: tuple[Node, ...], side: int, element_stride: int) -> tuple[Node, ...]:
+def _contiguous_group(nodes: tuple[Node, ...], side: int, bits: int) -> tuple[Node, ...]:
     """Return the longest loop group that is contiguous on a side, innermost first.
 
     Only its last loop may hold padding.
     """
     group: list[Node] = []
     size = 1
-    for k in contiguous_loops(nodes, side, element_stride):
+    for k in contiguous_loops(nodes, side, width_of(bits)):
         if _exceeds_tile(size, nodes[k]):
             break
         group.append(nodes[k])
@@ -399,7 +416,7 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int, element_stride: int) -
 
 
 def _transposed_groups(
-    nodes: tuple[Node, ...], element_stride: int, bits: int
+    nodes: tuple[Node, ...], bits: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the prefixes of both groups that share no loop and are best.
 
@@ -407,7 +424,7 @@ def _transposed_groups(
     fill, by whether rows are whole lines of dst, then by their number of elements, up to a limit;
     of equal pairs the first one wins.
     """
-    from_src, from_dst = (_contiguous_group(nodes, side, element_stride) for side in (0, 1))
+    from_src, from_dst = (_contiguous_group(nodes, side, bits) for side in (0, 1))
     best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()
     best_score = (0, False, 0)
     lengths = (range(1, len(group) + 1) for group in (from_src, from_dst))
@@ -459,23 +476,23 @@ _WIDEST = 64
 _MIN_WIDE_SIZE = 16
 
 
-def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
+def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int]:
     """Pack adjacent elements into wider ones, and simplify the box.
 
-    Returns the box, the bits of its elements, and the element stride. If wide elements start at
-    places that are not multiples of their width (rows of an odd number of bytes), strides are in
-    narrow elements. Only transpositions of whole runs do that: their vectors are loaded and stored
-    at any byte.
+    Returns the box, which counts in bytes, and the bits of its elements. Wide elements may start at
+    places that are not multiples of their width (rows of an odd number of bytes), but only those of
+    transpositions of whole runs: their vectors are loaded and stored at any byte.
     """
     packed, bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    *outer, run = packed.nodes or (_ONE_STEP,)
-    width = run.extent * bits
-    is_run = run.strides == (1, 1) and run.valid == run.extent > 1
-    if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.indirect:
-        return packed, bits, 1
-    wide = packed._replace(nodes=tuple(outer))
-    scheduled = select_kernel(wide, run.extent, width)
-    if not scheduled.is_transposed or scheduled.inner_size < _MIN_WIDE_SIZE:
-        return packed, bits, 1
-    return wide, width, run.extent
+    is_run = packed.nodes and packed.nodes[-1].strides == (1, 1)
+    packed = scaled(packed, width_of(bits))
+    if bits < BYTE_BITS or not is_run or packed.indirect:
+        return packed, bits
+    *outer, run = packed.nodes
+    wide = run.extent * bits
+    if not run.valid == run.extent > 1 or wide > _WIDEST or wide & (wide - 1):
+        return packed, bits
+    found = select_kernel(packed._replace(nodes=tuple(outer)), wide)
+    is_wide = found.is_transposed and found.inner_size >= _MIN_WIDE_SIZE
+    return (found.box, wide) if is_wide else (packed, bits)

@@ -336,20 +336,16 @@ class _StepWriter:
             for node, from_, to in zip(nodes, src.strides, dst.strides, strict=True)
         )
         (box,) = simplify((Box((0, 0), inner),))
-        permuted = permuted_boxes(box, src.bits)
-        if permuted:
-            bits, boxes = permuted
-        else:
-            packed, bits, element_stride = pack_for_kernels(box, src.bits)
-            boxes = tile_boxes((packed,), bits, element_stride)
+        box, bits = pack_for_kernels(box, src.bits)
+        boxes = permuted_boxes(box, bits) or tile_boxes((box,), bits)
         end = SLOT_BITS if src.is_slot else self.config.ends[src.placed_by] * src.bits
-        program, workloads = encode(boxes, bits, end // BYTE_BITS)
+        program, workloads = encode(boxes, end // BYTE_BITS)
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
         is_aligned = dst.base is Base.DST and self._starts_lines()
-        streams = is_aligned and all(part.fills_lines(bits) for part in boxes)
-        code = Kernel(bits, streams).running(boxes), program, ranges, len(ranges)
+        streams = is_aligned and all(part.fills_lines() for part in boxes)
+        code = Kernel(boxes[0].bits, streams).running(boxes), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 

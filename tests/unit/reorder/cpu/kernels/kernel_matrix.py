@@ -13,8 +13,7 @@ import numpy as np
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
-from reorder.cpu.schedule.select import MICRO_KERNELS, select_kernel
-from reorder.plan.passes import pack_elements, simplify
+from reorder.cpu.schedule.select import MICRO_KERNELS, pack_for_kernels, select_kernel
 from tests.reorders import expect, move_guarded, random_bytes
 
 T = TypeVar("T")
@@ -37,8 +36,8 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
     kernels = set()
     for box in plan.boxes:
-        packed, _ = pack_elements(box, src.dtype.bits)
-        kernels |= {MICRO_KERNELS[select_kernel(part).micro_kernel] for part in simplify((packed,))}
+        scheduled = select_kernel(*pack_for_kernels(box, src.dtype.bits))
+        kernels.add(MICRO_KERNELS[scheduled.micro_kernel])
     return kernels
 
 

@@ -25,8 +25,10 @@ from reorder.cpu.schedule.select import (
     TRANSPOSED,
     ScheduledBox,
     pack_for_kernels,
+    scaled,
     select_kernel,
     select_permuted,
+    width_of,
 )
 from reorder.cpu.target import LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan import Box, Node
@@ -73,17 +75,17 @@ def test_tiling_and_packing_keep_which_element_goes_where(
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             continue
-        wide, width, stride = pack_for_kernels(box, bits)
-        factor = width // bits
-        tiles = tuple(scheduled.box for scheduled in tile_boxes((wide,), width, stride))
-        found = sorted_map(tiles, factor, factor // stride)
-        assert np.array_equal(found, sorted_map((box,)))
+        wide, width = pack_for_kernels(box, bits)
+        tiles = tuple(scheduled.box for scheduled in tile_boxes((wide,), width))
+        # by 4-bit parts: offsets of packed elements are in bytes
+        found = sorted_map(tiles, width // 4, 2 if width > 4 else 1)
+        assert np.array_equal(found, sorted_map((box,), bits // 4))
 
 
 def _swap(rows: int, steps: int, run: int, gap: int = 0, at: int = 0) -> Box:
-    """Return the box of a swap of two loops around runs; rows of src are followed by a gap.
+    """Return the box of a swap of two loops around runs, in elements.
 
-    Negative runs and gaps: both loops go backwards in src.
+    Rows of src are followed by a gap. Negative runs and gaps: both loops go backwards in src.
     """
     stride, size = steps * run + gap, abs(run)
     nodes = _nodes((steps, run, rows * size), (rows, stride, size), (size, 1, 1))
@@ -102,8 +104,8 @@ def test_rows_of_a_tile_start_in_few_pages() -> None:
         ([(65536, 64), (1, 1 << 20)], 16),
         ([(65536, 6), (70, 1 << 20)], 64),
     ):
-        nodes = _nodes(*((extent, stride, 1) for stride, extent in rows))
-        assert rows_at_once(nodes, 16, 4) == steps, rows
+        nodes = _nodes(*((extent, 4 * stride, 4) for stride, extent in rows))
+        assert rows_at_once(nodes, 16) == steps, rows
 
 
 # 128 elements of dst in succession, and 256 runs in a piece; the last 12 rows of src
@@ -152,6 +154,7 @@ def _around_fours(*loops: tuple[int, int, int]) -> Box:
 def test_runs_are_moved_in_pieces_along_both_sides(
     box: Box, bits: int, streams: bool, loops: set[tuple[int, ...]] | None
 ) -> None:
+    box = scaled(box, width_of(bits))
     tiles = tile_boxes((box,), bits, streams=streams)
     found = [tile.box.nodes[-3:] for tile in tiles]
     wanted = loops or {tuple(node.extent for node in box.nodes)}
@@ -196,11 +199,11 @@ def _calls(tile: ScheduledBox, side: int) -> Iterator[list[int]]:
     ],
 )
 def test_pieces_of_streamed_runs_share_no_line(box: Box) -> None:
-    line, parts = 16, 0
+    box, parts = scaled(box, 4), 0
     written: dict[int, int] = {}
     for tile in tile_boxes((box,), 32, streams=True):
         assert tile.ends
-        length, follower = tile.columns[0].extent, tile.ends.follower
+        length, follower = 4 * tile.columns[0].extent, tile.ends.follower
         for src, dst in zip(_calls(tile, 0), _calls(tile, 1), strict=True):
             for k, start in enumerate(dst):
                 # as the kernel does
@@ -208,27 +211,27 @@ def test_pieces_of_streamed_runs_share_no_line(box: Box) -> None:
                 if dst[k + 1 : k + 2] == [start + length]:
                     after = src[k + 1]
                 is_preceded = tile.ends.is_preceded or (k > 0 and dst[k - 1] == start - length)
-                first = -start % line if is_preceded else 0
-                last = length if after is None else length + -(start + length) % line
-                parts += ((start + first) % line > 0) + ((start + last) % line > 0)
-                for at in range(first, last):
+                first = -start % LINE_NBYTES if is_preceded else 0
+                last = length if after is None else length + -(start + length) % LINE_NBYTES
+                parts += sum((start + at) % LINE_NBYTES > 0 for at in (first, last))
+                for at in range(first, last, 4):
                     source = src[k] + at if at < length or after is None else after + at - length
                     assert written.setdefault(start + at, source) == source
     sources, targets = (_offsets(box.nodes[::-1], box.offsets[side], side) for side in (0, 1))
     assert written == dict(zip(targets, sources, strict=True))
-    assert parts <= 3 * (box.size // contiguous_size(box.nodes, 1))
+    assert parts <= 3 * (box.size // contiguous_size(box.nodes, 1, 4))
 
 
 def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
     for extent, loops in (300, {(200, 300, 4)}), (2000, {(8, 32, 4), (8, 16, 4), (16, 16, 4)}):
-        tiles = tile_boxes((_swap(extent, 200, 4, at=4),), 32, is_shared=True)
+        tiles = tile_boxes((scaled(_swap(extent, 200, 4, at=4), 4),), 32, is_shared=True)
         found = {tuple(node.extent for node in tile.box.nodes[-3:]) for tile in tiles}
         assert (extent, found) == (extent, loops)
 
 
 def test_rows_that_are_repeated_are_not_read_in_the_order_of_others() -> None:
     nodes = _nodes((20, -1008, 2000 * 1008), (2000, 0, 1008), (1008, 1, 1))
-    box = Box((20 * 1008, 0), nodes)
+    box = scaled(Box((20 * 1008, 0), nodes), 4)
     assert tile_boxes((box,), 32, streams=True) == tile_boxes((box,), 32)
 
 
@@ -257,21 +260,22 @@ def _transposition(columns: int, rows: int, valid: int | None = None) -> Box:
 def test_transpositions_of_whole_lines_are_streamed_in_tiles_and_no_others(
     box: Box, bits: int, tiles: set[tuple[int, int]]
 ) -> None:
-    found = rotate(box, bits, streams=True)
+    found = rotate(scaled(box, width_of(bits)), bits, streams=True)
     assert {(size_of(tile.rows), size_of(tile.columns)) for tile in found} == tiles
-    assert all(tile.fills_lines(bits) for tile in found)
+    assert all(tile.fills_lines() for tile in found)
 
 
 def _box(case: str, place: int = 0) -> tuple[Box, int]:
-    """Return the only box of a reorder, starting within a line, and the bits of its elements.
+    """Return the only box of a reorder, in bytes, and the bits of its elements.
 
-    A case is the type, both layouts and the dims.
+    It starts `place` elements into a line of dst. A case is the type, both layouts and the dims.
     """
     kind, src, dst, sizes = case.split()
     dims = tuple(map(int, sizes.split("x")))
     one, other = (memory_desc(dims, kind, tag) for tag in (src, dst))
     (box,) = plan_reorder(one, other).boxes
-    return box._replace(offsets=(0, place)), other.dtype.bits
+    bits = other.dtype.bits
+    return scaled(box._replace(offsets=(0, place)), width_of(bits)), bits
 
 
 @pytest.mark.parametrize("place", [0, 16])
@@ -307,7 +311,7 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
     box, bits = _box(case, place)
     parts = rotate(box, bits, streams=streams)
     assert sum(part.box.size for part in parts) == box.size
-    whole = sum(part.box.size for part in parts if part.fills_lines(bits))
+    whole = sum(part.box.size for part in parts if part.fills_lines())
     assert whole > box.size * 15 // 16
 
 
@@ -351,10 +355,10 @@ def test_interleaved_rows_lose_their_first_columns_up_to_a_line(
 ) -> None:
     box, bits = _box(case, place)
     parts = rotate(box, bits, streams=True)
-    ends = [part for part in parts if not part.fills_lines(bits)]
+    ends = [part for part in parts if not part.fills_lines()]
     assert sum(part.box.size for part in ends) == columns * 4
     assert bool(parts) == bool(columns)
-    assert all(part.is_interleaved(bits) for part in parts if part not in ends)
+    assert all(part.is_interleaved() for part in parts if part not in ends)
 
 
 @pytest.mark.parametrize(
@@ -383,14 +387,14 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
     case: str, joins: bool, in_caches: bool
 ) -> None:
     box, bits = _box(case, 4)
-    scheduled = select_kernel(box)
-    found = scheduled.joins_lines(bits, pairs=True), scheduled.joins_vectors(bits)
+    scheduled = select_kernel(box, bits)
+    found = scheduled.joins_lines(pairs=True), scheduled.joins_vectors()
     assert found == (joins, in_caches)
     is_short = scheduled.columns[0].extent * bits < 8 * LINE_NBYTES
-    assert scheduled.joins_lines(bits) == (joins and not is_short)
+    assert scheduled.joins_lines() == (joins and not is_short)
     if joins:
-        assert scheduled.joined(bits).joins_lines(8, pairs=True)
-        assert scheduled.joined(bits).box.size == bits // 8 * box.size
+        assert scheduled.joined().joins_lines(pairs=True)
+        assert scheduled.joined().box.size == bits // 8 * box.size
 
 
 @pytest.mark.parametrize("case", ["s8 abcd acbd 2x198x12x64", "s8 abcd acbd 2x198x12x32"])
@@ -398,7 +402,7 @@ def test_runs_at_odd_bytes_are_not_joined_in_the_caches(case: str) -> None:
     found = {}
     for place in (8, 9):
         box, bits = _box(case, place)
-        found[place] = select_kernel(box).joins_vectors(bits)
+        found[place] = select_kernel(box, bits).joins_vectors()
     assert found == {8: True, 9: False}
 
 
@@ -432,7 +436,7 @@ def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
 @pytest.mark.parametrize(("valid", "kernel"), [(1, RUN), (2, TRANSPOSED)])
 def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: int) -> None:
     nodes = Node(32, 4, (784, 16)), Node(784, 784, (1, 512)), Node(16, valid, (784, 1))
-    assert select_kernel(Box((0, 0), nodes)).micro_kernel == kernel
+    assert select_kernel(Box((0, 0), nodes), 8).micro_kernel == kernel
 
 
 @pytest.mark.parametrize(
@@ -513,7 +517,7 @@ def test_rows_of_pairs_and_quads_are_permuted_up_to_a_line(
     if found:
         assert found.permutation is not None
         assert sorted(found.permutation.picks) == [*range(len(found.permutation.picks))]
-        assert found.permutation.bits // bits * size_of(found.box.nodes) == box.size
+        assert found.bits // bits * size_of(found.box.nodes) == box.size
 
 
 @pytest.mark.parametrize(
@@ -578,7 +582,7 @@ def test_rows_of_a_transposition_are_whole_lines_if_they_can_be(
     kind: str, rows: tuple[int, ...]
 ) -> None:
     box, bits = _box(f"{kind} abcd dcba 8x12x6x64")
-    assert tuple(node.extent for node in select_kernel(box, 1, bits).rows) == rows
+    assert tuple(node.extent for node in select_kernel(box, bits).rows) == rows
 
 
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
@@ -612,5 +616,5 @@ def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
 ) -> None:
     plan = plan_reorder(src, dst)
     (box,) = table_boxes(plan.src.layout, plan.dst.layout)
-    (scheduled,) = schedule_table(box, 1)
+    (scheduled,) = schedule_table(scaled(box, 2), 16)
     assert (scheduled.micro_kernel, len(scheduled.tables)) == (kernel, tables)

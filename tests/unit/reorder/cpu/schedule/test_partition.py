@@ -15,6 +15,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.partition import StepRange, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.select import pack_for_kernels
 from tests.strategies import desc_pairs
 
 _MACHINE = Machine(16, 64 << 20, own_cache_nbytes=1 << 20, min_thread_nbytes=1 << 16)
@@ -38,9 +39,10 @@ def _steps(chunk: list[StepRange]) -> int:
 def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
     pair: tuple[MemoryDesc, MemoryDesc], chunks: int, is_near: bool
 ) -> None:
-    bits = pair[0].dtype.bits
-    boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
-    _, workloads = encode(boxes, bits, pair[0].nbytes)
+    direct = (box for box in plan_reorder(*pair).boxes if not box.indirect)
+    packed = (pack_for_kernels(box, pair[0].dtype.bits) for box in direct)
+    boxes = [tile for box, bits in packed for tile in tile_boxes((box,), bits)]
+    _, workloads = encode(boxes, pair[0].nbytes)
     ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=is_near)
     assert (len(bounds), bounds[0], bounds[-1]) == (chunks + 1, 0, len(ranges))
     assert (np.diff(bounds) >= 0).all()
