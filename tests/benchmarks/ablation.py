@@ -144,9 +144,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
     "permuted elements": Mechanism(
         {
-            "schedule.batches:select_permuted": _returns(None),
-            "schedule.batches:permuted_boxes": _returns(None),
-            "schedule.tile_steps:permuted_boxes": _returns(None),
+            "schedule.batches:permuted_boxes": _returns(()),
+            "schedule.tile_steps:permuted_boxes": _returns(()),
         }
     ),
     "pieces within cache ways": Mechanism({"schedule.cuts:CACHE_WAYS": _value(1 << 20)}),
@@ -185,7 +184,6 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"run |transposed ([2-4]x|\d+x[2-4];)",
     ),
     "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
-    "few rows and zeros": Mechanism({"schedule.program:MAX_INTERLEAVED": _value(0)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism(
         {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
@@ -198,9 +196,6 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "tiles that start lines": Mechanism(
         {"kernels.transpose:_skipped_columns": _skips_nothing}, code="transposed"
-    ),
-    "prefetch of rows": Mechanism(
-        {"kernels.transpose:_prefetch_rows": _does_nothing}, code="non-temporal stores"
     ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},

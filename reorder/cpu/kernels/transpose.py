@@ -28,7 +28,6 @@ from reorder.cpu.llvm.emit import (
     maximum,
     minimum,
     phi,
-    prefetch_to_read,
     prefetch_to_write,
     shared_constant,
     stack_space,
@@ -57,8 +56,6 @@ _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
-# Lines of src are prefetched so many bytes ahead, in the same row.
-_PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
 # tile, where lower tiles would read lines again that the first-level cache has lost.
 _REPEATED_ROWS_SHIFT = 3
@@ -129,8 +126,6 @@ def emit_transposed(move: Transposition) -> None:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
-    with when(move.head.padded != 0):
-        _emit_padded(data, done)
     shorter = minimum(rows, move.head.columns)
     with when(shorter <= MAX_INTERLEAVED):
         emit_interleaved(data, done)
@@ -261,7 +256,6 @@ def _emit_tile(
     """
     elements, (row_table, table) = move.elements, tables
     src = elements.rebased(Location(move.src.address, column))
-    _prefetch_rows(move, src, column, row_table, shape)
     rows = (
         elements.load_vector(elements.moved(src, row_table[k]), shape.width)
         for k in range(shape.height)
@@ -304,26 +298,6 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _
             prefetch_to_write(elements.address_of(column) + (2 * LINE_NBYTES - 1))
 
 
-def _prefetch_rows(
-    move: Transposition, src: Location, column: Value, table: Value, shape: _TileShape
-) -> None:
-    """Prefetch lines of the rows of a tile that starts at a column: a part of each line's rows.
-
-    That is for non-temporal stores: their data is in memory, and prefetchers follow few rows.
-    """
-    elements = move.elements
-    if not elements.streams or not is_x86():
-        return
-    ahead = _PREFETCHED_NBYTES * BYTE_BITS // elements.bits
-    tiles = LINE_BITS // (shape.width * elements.bits)
-    count = shape.height // tiles
-    first = elements.address_of(src) // (LINE_NBYTES // tiles) % tiles * count
-    with when(~move.head.rows_collide & (column + ahead < move.last)):
-        start = elements.address_of(src + ahead)
-        for k in range(count):
-            prefetch_to_read(start + table[first + k])
-
-
 def _emit_scalar(move: Transposition) -> None:
     """Move element by element."""
     elements, head = move.elements, move.head
@@ -344,13 +318,6 @@ _MAX_COLUMNS = 1 << 11
 _MAX_ELEMENT_NBYTES = 8
 
 
-def _row_of_zeros(elements: Elements, width: int) -> Value:
-    """Return the address of a row of zeros, which a tile of a width may read beyond its end."""
-    kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + width) * _MAX_ELEMENT_NBYTES)
-    name = f"memdesc.zeros.{kind.count}"
-    return shared_constant(elements.builder, name, ir.Constant(kind, None), LINE_NBYTES)
-
-
 class _EdgeTables:
     """Tables and buffers of edge tiles, on the stack of the kernel.
 
@@ -369,7 +336,10 @@ class _EdgeTables:
         self.columns = stack_space(builder, I64, self.width)
         self.copies = stack_space(builder, BYTE, self.height * self.width * size)
         self.unread = stack_space(builder, BYTE, self.height * size, LINE_NBYTES)
-        self.zeros = _row_of_zeros(elements, self.width)
+        # a tile may read beyond the end of its columns
+        kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        zeros = ir.Constant(kind, None)
+        self.zeros = shared_constant(builder, f"memdesc.zeros.{kind.count}", zeros, LINE_NBYTES)
 
     def is_narrow(self, move: Transposition) -> Value:
         """Whether there are fewer columns than in a tile."""
@@ -477,44 +447,6 @@ def _emit_join(move: Transposition, count: int, lanes: int) -> None:
         lines = [elements.load_vector(row + column, lanes) for row in rows]
         target = move.column(column)
         elements.store_lines(_interleaved(lines), target)
-
-
-def _emit_padded(move: Transposition, done: Value) -> None:
-    """Interleave up to four rows and zeros into lines, if vectors fit, then branch to `done`."""
-    bits = move.elements.bits
-    fits = _is_run(move.head.column_run, (move.first, move.last), LANE_BITS // bits)
-    for columns in (_QUAD, 2, 1):
-        height = LINE_BITS // bits // columns
-        if height <= _QUAD:
-            continue
-        with when(fits & (move.head.padded == height)):
-            for part in move.each_step():
-                _emit_lines(part, height, columns)
-            move.elements.builder.branch(done)
-
-
-def _emit_lines(move: Transposition, height: int, columns: int) -> None:
-    """Write lines of so many columns, of which up to four rows hold data."""
-    elements, first, last = move.elements, move.first, move.last
-    lanes = LANE_BITS // elements.bits
-    zeros = _row_of_zeros(elements, lanes)
-    starts = [elements.address_of(move.row(k)) for k in range(_QUAD)]
-    starts = [where(move.head.valid_rows > k, start, zeros) for k, start in enumerate(starts)]
-    rows = [Location(start, first.like(0)) for start in starts]
-    with loop(first, last, lanes) as next_column:
-        column = minimum(next_column, last - lanes)
-        joined = _interleaved([elements.load_vector(row + column, lanes) for row in rows])
-        target = move.column(column)
-        for start in range(0, lanes, columns):
-            indices = (
-                _QUAD * (start + k) + row if row < _QUAD else _QUAD * lanes
-                for k in range(columns)
-                for row in range(height)
-            )
-            line = pick(joined, indices, elements.zeros(_QUAD * lanes))
-            # only rows of a line start one
-            store = elements.store_lines if columns == 1 else elements.store_vector
-            store(line, target + start * height)
 
 
 def _interleaved(lines: list[Value]) -> Value:

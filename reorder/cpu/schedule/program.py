@@ -27,7 +27,6 @@ from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
-    MAX_INTERLEAVED,
     ScheduledBox,
     Tables,
 )
@@ -108,10 +107,6 @@ class TransposeHead(NamedTuple):
     prefetches_dst: int
     # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
     rows_collide: int
-    # how many rows there are if the first four at most hold data and zeros follow, else 0. A kernel
-    # that finds this out from the rows moves tiles of bytes at 0.87 of the speed: LLVM generates
-    # other code for them
-    padded: int
     # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
     # after the tables says which byte each one comes from
     permuted: int
@@ -209,8 +204,6 @@ def _encode_transpose(
     if scheduled.tables:
         row_run = 0
     valid_rows, count = _count_valid(rows), size_of(rows)
-    is_part = count * bits in {LINE_BITS, LINE_BITS // 2, LINE_BITS // 4}
-    is_padded = is_part and valid_rows <= MAX_INTERLEAVED < count and not scheduled.tables
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
@@ -221,7 +214,6 @@ def _encode_transpose(
         src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
         rows_collide=int(any(rows_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
-        padded=count if is_padded else 0,
         permuted=1 + permutation.side if permutation else 0,
     )
     words = [offset for src, dst in tables for offset in (*dst, *src)]

@@ -557,26 +557,6 @@ def test_rows_collide_if_a_set_of_the_first_level_cache_holds_few_of_their_lines
     assert kernel.rows_collide == rows_collide
 
 
-@pytest.mark.parametrize(
-    ("case", "padded"),
-    [
-        ("s8 abcd aBcd16b 2x3x9x8", 16),
-        ("bf16 abcd aBcd8b 2x2x9x8", 8),
-        ("f32 abcd aBcd16b 2x4x9x8", 16),
-        ("f32 abcd aBcd32b 2x4x9x8", 0),
-        ("s8 abcd aBcd8b 2x3x9x8", 0),
-        ("f32 abcd aBcd16b 2x5x9x8", 0),
-        ("f32 abcd aBcd4b 2x4x9x8", 0),
-    ],
-)
-def test_up_to_four_rows_are_interleaved_with_the_zeros_after_them(case: str, padded: int) -> None:
-    kind, src, dst, sizes = case.split()
-    dims = tuple(map(int, sizes.split("x")))
-    one, other = (memory_desc(dims, kind, tag) for tag in (src, dst))
-    (kernel,) = _transpositions(BatchBuilder(plan_reorder(one, other), 1, Machine(1, 1 << 30)))
-    assert kernel.padded == padded
-
-
 @pytest.mark.parametrize(("kind", "rows"), [("s8", (8, 12, 6)), ("f32", (8, 12))])
 def test_rows_of_a_transposition_are_whole_lines_if_they_can_be(
     kind: str, rows: tuple[int, ...]
