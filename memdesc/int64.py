@@ -51,8 +51,11 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:_MAX_REASON]
 
 
-def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
-    """Return a tuple of Python ints; refuse anything else, bools, and what exceeds int64."""
+def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -> tuple[int, ...]:
+    """Return a tuple of Python ints; refuse anything else, bools, and what exceeds int64.
+
+    With `least` of `RUNTIME`, sizes may be known only at execution.
+    """
     if type(values) is tuple and not values:
         return ()
     try:
@@ -77,7 +80,7 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "
             "neither a size nor an index"
         )
-    if numbers and (max(numbers) > INT64_MAX or min(numbers) < -INT64_MAX):
+    if numbers and (max(numbers) > INT64_MAX or min(numbers) < least):
         hint = (
             "; sizes that are not known yet are for runtime_desc()"
             if RUNTIME in numbers and name == "dims"
@@ -88,19 +91,6 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             f"not {short_repr(numbers)}{hint}"
         )
     return numbers
-
-
-def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
-    """Return dims as a tuple of Python ints, some of which may be RUNTIME."""
-    is_scalar = isinstance(values, np.ndarray) and not values.ndim
-    if is_scalar or isinstance(values, _NOT_SEQUENCES) or not isinstance(values, Iterable):
-        return checked_ints("dims", values)
-    given = entries_of("dims", values)
-    unknown = [isinstance(size, int | np.integer) and size == RUNTIME for size in given]
-    known = checked_ints(
-        "dims", tuple(0 if skip else size for size, skip in zip(given, unknown, strict=True))
-    )
-    return tuple(RUNTIME if skip else size for size, skip in zip(known, unknown, strict=True))
 
 
 def checked_int(name: str, value: object) -> int:

@@ -40,7 +40,7 @@ from memdesc.swizzle import (
     terms_within,
     unswizzled,
 )
-from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
+from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag, is_partition
 from memdesc.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -254,7 +254,15 @@ class Layout(Checked):
     def _check(self) -> None:
         check_dims(self.dims)
         self._check_axes()
-        low, high = self._check_blocks()
+        self._check_blocks()
+        low = high = 0
+        if self.nelems:
+            low, high = _free(self.blocks)
+            # the digits of an axis that ends inside a block are not independent
+            if self.has_partial_blocks:
+                ends = [_bounds(blocks, axis.padded - 1) for axis, blocks in self.parts]
+                low, high = map(sum, zip(*ends, strict=True))
+        low, high = self.offset0 + low, self.offset0 + high
         if low < 0:
             raise MemdescError(
                 f"the layout reaches offset {low}, before its buffer; offset0 must be at "
@@ -323,44 +331,30 @@ class Layout(Checked):
             )
 
     def _check_axes(self) -> None:
-        ndims = len(self.dims)
-        seen: list[int] = []
-        first = -1
-        total = 1
+        groups = [axis.dims for axis in self.axes]
+        if not is_partition(groups, self.ndims):
+            raise MemdescError(
+                f"axes {groups} are not a partition of dims 0 to {self.ndims - 1}, ordered by "
+                "their first dims"
+            )
         for axis_dims, padded in self.axes:
-            is_in_range = axis_dims and min(axis_dims) >= 0 and max(axis_dims) < ndims
-            if not is_in_range or axis_dims[0] <= first:
-                seen.clear()  # not a partition
-                break
-            seen += axis_dims
-            first = axis_dims[0]
             size = prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
                 raise MemdescError(
                     f"padded extent {padded} of {dim_names(axis_dims)} must be {need}"
                 )
-            total *= padded or 1
-        if sorted(seen) != list(range(ndims)):
-            raise MemdescError(
-                f"axes {[axis.dims for axis in self.axes]} are not a partition of dims 0 to "
-                f"{ndims - 1}, ordered by their first dims"
-            )
+        total = prod(axis.padded or 1 for axis in self.axes)
         if total > INT64_MAX:
             raise MemdescError(
                 f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than "
                 f"int64 holds ({INT64_MAX})"
             )
 
-    def _check_blocks(self) -> tuple[int, int]:
-        """Check that the blocks of each axis divide its padded extent down to step 1.
-
-        Returns the first and the last offset of all elements and padding.
-        """
+    def _check_blocks(self) -> None:
+        """Check that the blocks of each axis divide its padded extent down to step 1."""
         at = -1
         step = 1
-        low = high = self.offset0
-        partial = []
         for block in self.blocks:
             axis, inner, extent, stride = block
             if axis == at:
@@ -378,25 +372,11 @@ class Layout(Checked):
                     f"stride {stride} of {dim_name(self.axes[axis].dims[0])} exceeds the range of "
                     "int64"
                 )
-            if axis != at and self.axes[axis].padded % inner:
-                partial.append(axis)
-            if stride > 0:
-                high += (extent - 1) * stride
-            else:
-                low += (extent - 1) * stride
             at, step = axis, inner
         if at != len(self.axes) - 1 or step != 1:
             raise MemdescError(
                 f"blocks {self.blocks} must lead down to step 1 in each of the axes {self.axes}"
             )
-        if not self.nelems:
-            return self.offset0, self.offset0
-        for k in partial:
-            # the digits of such an axis are not independent, so the sums above are too wide
-            blocks = self.parts[k][1]
-            free, bounds = _free(blocks), _bounds(blocks, self.axes[k].padded - 1)
-            low, high = low + bounds[0] - free[0], high + bounds[1] - free[1]
-        return low, high
 
     @cached_property
     def parts(self) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
@@ -534,9 +514,13 @@ class Layout(Checked):
 
     def offset(self, index: tuple[Int, ...]) -> Int:
         """Return the offset of a logical index, or of arrays of them, which must be in range."""
+        return self._summed(axis_index(axis, self.dims, index) for axis in self.axes)
+
+    def _summed(self, along: Iterable[Int]) -> Int:
+        """Return the offset of an index along each axis."""
         base: Any = self.offset0
-        for axis, blocks in self.parts:
-            base = base + block_offset(blocks, axis_index(axis, self.dims, index))
+        for (_, blocks), i in zip(self.parts, along, strict=True):
+            base = base + block_offset(blocks, i)
         offset: Int = swizzled(self.xor, base)
         return offset
 
@@ -555,14 +539,10 @@ class Layout(Checked):
                 return np.empty(shape, np.int64)
             except ValueError:  # of the product of the other sizes
                 raise MemdescError(f"numpy has no array of dims {shape}") from None
-        if not padded:
-            return self.offset(np.indices(shape, np.int64, sparse=True))
-        total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
-        for axis, table in zip(self.axes, self.base().tables(padded=True), strict=True):
-            own = [1] * self.ndims
-            own[axis.dims[0]] = len(table)
-            total = total + table.reshape(own)
-        return swizzled(self.xor, total)
+        index = np.indices(shape, np.int64, sparse=True)
+        if padded:
+            return self._summed(index[axis.dims[0]] for axis in self.axes)
+        return self.offset(index)
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
         """Return the offsets of the logical or padded indices of each axis, whose outer sum it is.

@@ -13,7 +13,7 @@ from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
+from memdesc.int64 import RUNTIME, checked_ints
 from memdesc.layout import dim_name
 from memdesc.layout_names import tag_of
 from memdesc.names import letters_for
@@ -53,7 +53,7 @@ class RuntimeDesc(Checked):
     letters: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dims", checked_sizes(self.dims))
+        object.__setattr__(self, "dims", checked_ints("dims", self.dims, least=RUNTIME))
         if not 0 < self.ndims <= MAX_NDIMS:
             raise MemdescError(f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes")
         check_types(self, "; see runtime_desc")
@@ -166,7 +166,7 @@ def runtime_desc(
     >>> d.strides, d.resolve((3, 20)).nbytes
     ((20, 1), 240)
     """
-    sizes, element = checked_sizes(dims), data_type(dtype)
+    sizes, element = checked_ints("dims", dims, least=RUNTIME), data_type(dtype)
     letters = None
     if isinstance(layout := "plain" if layout is None else layout, str):
         layout = layout.strip()

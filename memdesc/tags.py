@@ -16,7 +16,7 @@ layouts that oneDNN's notation cannot:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
 from memdesc.checked import Checked
@@ -125,11 +125,8 @@ class FormatTag(Checked):
 
     def _are_axes_legal(self) -> bool:
         """Whether the axes are a sorted partition of the dims, each with an alignment."""
-        dims = sorted(dim for axis in self.axes for dim in axis)
         return (
-            dims == list(range(min(len(dims), MAX_NDIMS)))
-            and all(self.axes)
-            and list(self.axes) == sorted(self.axes)
+            is_partition(self.axes, min(self.ndims, MAX_NDIMS))
             and len(self.align) == len(self.axes)
             and min(self.align, default=0) >= 1
         )
@@ -198,6 +195,12 @@ class FormatTag(Checked):
         for dims, align in zip(self.axes, self.align, strict=True):
             text += f"__{axis_name(dims, letters)}{align}" if align > 1 else ""
         return text
+
+
+def is_partition(axes: Sequence[tuple[int, ...]], ndims: int) -> bool:
+    """Whether each of the first dims is in one of the axes, which are sorted."""
+    dims = sorted(dim for axis in axes for dim in axis)
+    return dims == [*range(ndims)] and all(axes) and [*axes] == sorted(axes)
 
 
 def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatTag:

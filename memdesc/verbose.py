@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from memdesc.desc import MemoryDesc, checked_desc, memory_desc
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
-from memdesc.int64 import RUNTIME, checked_int, checked_sizes
+from memdesc.int64 import RUNTIME, checked_int, checked_ints
 from memdesc.layout import dim_name
 from memdesc.runtime_dims import UNKNOWN, RuntimeDesc, runtime_desc
 from memdesc.tags import LETTERS, parse_tag
@@ -146,7 +146,7 @@ def from_verbose(
     extra = Extra.from_verbose(f"f{match['extra']}")
     if isinstance(dims, str) and re.fullmatch(DIMS, dims):
         dims = read_dims(dims)
-    sizes = checked_sizes(dims)  # type: ignore[arg-type] # letters are refused there
+    sizes = checked_ints("dims", dims, least=RUNTIME)  # type: ignore[arg-type] # letters are refused there
     start, flags = checked_int("offset0", offset0), match["flags"]
     if "o" in flags:
         raise MemdescError(f"{short_repr(text)}: padded offsets (flag 'o') are not in the string")

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from types import MappingProxyType
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
 from memdesc.immutable import immutable
 from memdesc.names import cldnn, onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
@@ -130,26 +130,16 @@ def known_images() -> tuple[Name, ...]:
     return tuple(linear.get(text, Name(row.system, text, "image")) for text, row in IMAGES.items())
 
 
+@lru_cache(maxsize=16384)  # several times the number of known names
 def parse_name(name: str, bits: int) -> ParsedName:
     """Read a name of any vocabulary, for elements of a given width.
 
     An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
-    parsed = _parse_name(name, bits)
-    if isinstance(parsed, str):
-        raise UnsupportedFormatError(parsed)
-    return parsed
-
-
-@lru_cache(maxsize=16384)  # several times the number of known names
-def _parse_name(name: str, bits: int) -> ParsedName | str:
-    """Read a name; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
     for vocabulary in vocabularies():
         try:
             return ParsedName(vocabulary.read(name, bits), vocabulary)
-        except UnsupportedFormatError as error:
-            return str(error)
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
@@ -223,8 +213,6 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     A few names exist only for some sizes; dims of `()` skip this check. Packings of weights exist
     only for elements of some widths in bits, and a few names mean another layout for 4-bit ones.
     """
-    if not isinstance(name, str):
-        raise MemdescError(f"a tag is a name or a FormatTag, not {short_repr(name)}")
     try:
         tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:
