@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from memdesc import MemoryDesc
+from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
+from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.pool import load_pool, run_job
 from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
@@ -18,14 +18,13 @@ from reorder.cpu.tables import Array, Words
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
-from reorder.plan.plan import ReorderPlan, checked_plan
+from reorder.plan.plan import ReorderPlan, checked_plan, plan_reorder
 from reorder.stack import load_late
 from reorder.threads import checked_threads
 
-# first calls do without the one, most moves have no tiles, and few weights have compensation
+# first calls do without the one, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
-_reductions = load_late("reorder.cpu.schedule.reduction")
 
 
 class PreparedReorder:
@@ -51,14 +50,12 @@ class PreparedReorder:
         )
         # by bytes between the start of a cache line and dst
         self._places: dict[int, _Schedule] = {}
-        # the compensation stored after the elements of s8 weights: sums, one pass for each mask
-        extra = plan.dst.extra
-        masks = (
-            set(extra.masks.values())
-            if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
-            else ()
+        # what copies the elements before they are summed, where compensation follows them
+        self._copy = (
+            copies_of(plan.dst, self.threads, machine)
+            if plan.dst.extra is not None and plan.dst.nelems
+            else None
         )
-        self._sums = {mask: sums_of(plan.dst, mask, self.threads) for mask in masks}
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
         self._fast_call: FastCall | None = None
@@ -104,9 +101,8 @@ class PreparedReorder:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for batch in batches:
             batch.execute(src_at, dst_at)
-        if self.plan.dst.extra is not None:
-            sums = {mask: add(dst_at) for mask, add in self._sums.items()}
-            compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
+        if self._copy is not None:
+            compensate(target.reshape(-1).view(np.uint8), self.plan.dst, self._copy(target))
         self._was_called = True
 
     def _schedule_at(self, dst_at: int) -> "_Schedule":
@@ -226,23 +222,26 @@ class LinkedBatch:
                 run_job(src_at, dst_at, repeated)
 
 
-def sums_of(desc: MemoryDesc, mask: int, threads: int) -> Callable[[int], Array]:
-    """Return what sums int8 elements at an address: a second pass over what a reorder stored.
+def copies_of(
+    desc: MemoryDesc, threads: int, machine: Machine | None = None
+) -> Callable[[Array], Array]:
+    """Return what copies the elements of weights to an array over the dims.
 
-    Sums are over the dims outside the mask, and for padded indices of the others.
+    Those of compensation are innermost there, so that numpy adds whole rows.
     """
-    # the job has addresses of its arrays
-    reduction = _reductions().reduce_dims(desc, mask, threads)
-    name, emits = (
-        "interpreter of sums of 8-bit elements",
-        "reorder.cpu.kernels.reduce:emit_reduction",
-    )
-    interpreter = compiled_interpreter(name, emits)
-    job = make_job(interpreter, address_of(reduction.program), reduction.partition)
+    mask = min(desc.extra.masks.values()) if desc.extra else 0
+    order = sorted(range(desc.ndims), key=lambda dim: mask >> dim & 1)
+    shape, axes = [desc.dims[dim] for dim in order], np.argsort(order)
 
-    def add(address: int) -> Array:
-        sums = np.zeros(reduction.shape, np.int32)
-        run_job(address + desc.offset0, address_of(sums), job)
-        return sums
+    def empty() -> Array:
+        return np.empty(shape, desc.dtype.numpy).transpose(axes)
 
-    return add
+    plan = plan_reorder(desc.with_extra(None), array_desc(empty()))
+    move = PreparedReorder(plan, threads, machine)
+
+    def copy(data: Array) -> Array:
+        copied = empty()
+        move(data, copied.base)
+        return copied
+
+    return copy

@@ -25,21 +25,20 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
 
 
 def compensate(
-    data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None
+    data: NDArray[np.uint8], desc: MemoryDesc, elements: NDArray[np.int8] | None = None
 ) -> None:
     """Write the compensation after the elements: their sums times -128 (``s8s8``) or -1.
 
-    They are sums over all dims outside the mask, which a backend may pass, by mask.
+    A backend may pass the elements as an array over the dims.
     """
     extra = desc.extra
     if extra is None or not desc.nelems:
         return
-    known = {} if sums is None else sums
+    if elements is None:
+        elements = data.view(np.int8)[desc.layout.offsets()]
     for name, (blocks, _) in _spans(data, desc).items():
-        mask = extra.masks[name]
-        if mask not in known:
-            known[mask] = _sums(data.view(np.int8), desc, mask)
-        blocks[...] = (known[mask] * np.int32(FACTORS[name])).reshape(blocks.shape)
+        sums = _sums(elements, desc, extra.masks[name])
+        blocks[...] = (sums * np.int32(FACTORS[name])).reshape(blocks.shape)
 
 
 def _spans(
@@ -60,11 +59,10 @@ def _spans(
     return spans
 
 
-def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
+def _sums(elements: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
     """Sum over the dims outside a mask; the result is over the padded dims inside it."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     others = tuple(dim for dim in range(desc.ndims) if dim not in kept)
     padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
-    elements = values[desc.layout.offsets()]
     padded[tuple(slice(desc.dims[dim]) for dim in kept)] = elements.sum(others, np.int32)
     return padded

@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import reorder
-from memdesc import Extra, memory_desc
+from memdesc import Extra, MemdescError, memory_desc
 from memdesc.desc import desc_of
 from reorder import Attr
+from tests.strategies import descs_of, dims
 
 
 def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
@@ -27,6 +30,17 @@ def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
             sums[tuple(slice(desc.dims[dim]) for dim in kept)] = q.astype(np.int64).sum(axis=summed)
             wanted[name] = (factor * sums).tolist()
     assert {name: array.tolist() for name, array in memory.compensation().items()} == wanted
+
+
+@given(sizes=dims(max_ndims=4, zero=False), data=st.data())
+def test_sums_over_any_dims_of_any_layout(sizes: tuple[int, ...], data: st.DataObject) -> None:
+    extra = Extra(s8s8_mask=data.draw(st.integers(1, (1 << len(sizes)) - 1)))
+    try:
+        desc = data.draw(descs_of(sizes, "s8", source=False)).with_extra(extra)
+    except MemdescError:
+        reject()
+    x = np.random.default_rng(0).integers(-128, 128, sizes).astype(np.int8)
+    _check(reorder.reorder(x, desc), x)
 
 
 @pytest.mark.parametrize(
