@@ -106,7 +106,7 @@ def _read(given: Given) -> MemoryDesc:
 _SPELLING = (
     rf"{_ORDER}|"
     r"\s*(?:torch\.\w+|(?:contiguous|preserve)_format|channels_last(?:_3d)?|"
-    r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile|Compose|\w*Shared|\w*Linear|Blocked|Slice|DotOp)\w+Layout\s*\(.*)\s*"
+    r"(?:size|strides?|dim_order|storage_offset)\s*=.*|(?!Tile|Compose|\w*Shared|\w*Linear|Blocked|Slice|DotOp)\w+Layout\s*\(.*)\s*"
 )
 
 SYSTEM = System("pytorch", "PyTorch", _write, _read, _SPELLING)

@@ -41,14 +41,14 @@ _REGISTERS = (
     "AutoLayout|BlockedLayout|SliceLayout|DistributedLinearLayout|DotOperandLayout|"
     r"NVMMADistributedLayout|AMD\w+Layout|ttg\.(?:blocked|linear|slice|dot_op|nvidia_mma|amd_\w*mma)\b"
 )
-_TENSOR = r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>)\s*(?:,\s*[#\w.]+\s*)*>"
+_TENSOR = r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>|#\w+)\s*(?:,\s*[#\w.]+\s*)*>"
 # the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
 _ROWS, _BOX = 8, 256
 _MATRIX = 2
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text.strip()
+    text = re.sub(r"#\w+\s*=\s*(?=#ttg)", "", given.text.strip())
     if refused := re.search(_REGISTERS, text):
         impossible(f"{refused[0]} maps registers, lanes and warps to indices; it has no addresses")
     if "amd_rotating_shared" in text:
@@ -85,6 +85,8 @@ def _layout(text: str) -> _Class:
         part = re.sub(r"\b(true|false)\b", lambda word: word[0].title(), part)
     kind = (_ATTRIBUTES if attribute else _CLASSES).get(name)
     if kind is None:
+        if re.fullmatch(r"#\w+", text):
+            unclear(f"{text} stands for an attribute of the module; write that in its place")
         known = [*_CLASSES, *(f"#ttg.{key}<..>" for key in _ATTRIBUTES)]
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
@@ -372,7 +374,10 @@ def _candidates(desc: MemoryDesc) -> Iterator[_Class]:
         )
 
 
-_SPELLING = r"\s*(?:!ttg\.memdesc<|#ttg\.|(?:\w+\.)*(?!Tile|Compose|Fixed|Flexible)\w+Layout\().*"
+_SPELLING = (
+    r"\s*(?:!ttg\.memdesc<|(?:#\w+\s*=\s*)?#ttg\.|"
+    r"(?:\w+\.)*(?!Tile|Compose|Fixed|Flexible)\w+Layout\().*"
+)
 
 SYSTEM = System(
     "triton",

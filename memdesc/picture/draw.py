@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from memdesc.dtypes import BYTE_BITS
+from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, about, counted, short_repr
 from memdesc.index import checked_index
 from memdesc.int64 import check_length, checked_ints, entries_of
@@ -90,7 +90,7 @@ def checked_cells(
 ) -> Cells:
     """Return the cells of a descriptor; refuse letters that do not name its dims.
 
-    Indices to highlight must be those of elements or of padding.
+    Indices to highlight must be those of elements or of padding, and values numbers.
     """
     layout: Layout = desc.layout
     if not isinstance(letters, str) or letters != LETTERS:
@@ -107,6 +107,10 @@ def checked_cells(
         check_length("highlight", index, layout.ndims)
         with about(f"highlight {index}"):
             checked_index(layout, index, padded=True, letters=letters)
+    if values is not None and not isinstance(values.dtype, DataType):  # that of a Memory
+        values = np.asarray(values)
+        if not np.can_cast(values.dtype, np.float64, "same_kind"):
+            raise MemdescError(f"values must be numbers, not of type {values.dtype}")
     return Cells(layout, desc.dtype, letters, pixels, indices, values)
 
 

@@ -479,8 +479,11 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     if format_name not in (known := known_records()):
         if reason := _REFUSED.get(format_name):
             raise UnsupportedFormatError(f"{name!r} cannot be described as a record: {reason}")
+        from memdesc.names.similar import did_you_mean, similar_words  # only for a wrong name
+
         raise UnknownFormatError(
             f"unknown record {short_repr(name)}; the records are {', '.join(known)}"
+            f"{did_you_mean(similar_words(format_name, known))}"
         )
     scheme = SCHEMES.get(format_name)
     if scheme is None:

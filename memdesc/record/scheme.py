@@ -101,16 +101,19 @@ def check_names(name: str, legal: Options, given: Options) -> None:
 
 def block_sizes(name: str, block: Any) -> tuple[int, int]:
     """Return the rows and columns of a block: a number for both, or a string such as 128x64."""
-    words = block.split("x") if isinstance(block, str) else ()
-    sizes = [int(word) for word in words if word.isdecimal()]
-    if len(words) == len(sizes) == len("oi") and min(sizes) > 0:
-        return sizes[0], sizes[1]
-    if isinstance(block, str | bool) or checked_int(f"{name}: block", block) < 1:
-        raise MemdescError(
-            f"{name}: block must be an integer of 1 or more, or two such as '128x64', not "
-            f"{short_repr(block)}"
-        )
-    return int(block), int(block)
+    if isinstance(block, str):
+        words = block.split("x")
+        sizes = [int(word) for word in words if word.isdecimal()]
+        if len(words) == len(sizes) == len("oi") and min(sizes) > 0:
+            return sizes[0], sizes[1]
+    else:
+        with suppress(MemdescError):
+            if (size := checked_int("block", block)) > 0:
+                return size, size
+    raise MemdescError(
+        f"{name}: block must be an integer of 1 or more, or two such as '128x64', not "
+        f"{short_repr(block)}"
+    )
 
 
 class Factor(NamedTuple):

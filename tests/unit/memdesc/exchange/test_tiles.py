@@ -74,6 +74,7 @@ def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:
     attribute = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
     desc = parse_layout(f"!ttg.memdesc<64x64xf16, {attribute}, #ttg.shared_memory, mutable>")
     assert desc == memory_desc((64, 64), "f16", SWIZZLED)
+    assert desc == memory_desc((64, 64), "f16", f"#shared = {attribute}")
     assert written(memory_desc((64, 64), "f16", SWIZZLED), "triton")[:2] == (SWIZZLED, attribute)
 
 
