@@ -3,9 +3,6 @@
 A value is of a working type: f32, f64, s64 or u64. Codes are the bits of elements, as vectors of
 integers of their width; here a 4-bit code is the low half of a byte. A type's row in
 `reorder.values.formats` decides which instructions convert it.
-
-f64 values become narrower floats in two steps: rounded to odd as f32, then to nearest. Together
-these equal a single rounding.
 """
 
 import operator
@@ -29,7 +26,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.target import LINE_BITS, has_bfloat, has_half, has_masks, is_arm
-from reorder.values.codecs import decode_exponent, decode_float
+from reorder.values.codecs import decode_exponent, decode_float, encode_exponent, encode_float
 from reorder.values.expressions import Expr, name
 from reorder.values.formats import (
     FLOATS,
@@ -43,7 +40,7 @@ from reorder.values.formats import (
 
 _I32, _FLOAT, _DOUBLE = ir.IntType(32), ir.FloatType(), ir.DoubleType()
 _F32 = FLOATS["f32"]
-_MAGNITUDE = _F32.sign - 1
+_VALUES = {work: name("value", work) for work in FLOATS}
 # formats that have conversion instructions
 _HALF, _BFLOAT = FLOATS["f16"], FLOATS["bf16"]
 # The type that saturating instructions narrow registers from.
@@ -170,13 +167,10 @@ class Codec:
             case BooleanFormat():
                 return _encode_boolean(self, values, work, form)
             case ExponentFormat():
-                # infinities and NaN have all bits set
-                bits = _as_f32(self, values).bitcast(self.integers(32))
-                codes = (bits << 1).lshr(_F32.mantissa + 1)
+                codes = _emit_expression(self, encode_exponent(_VALUES[work], form), values)
             case FloatFormat():
-                numbers = _as_f32(self, values, form)
                 codes = _encode_float(
-                    self, numbers, form, may_be_denormal=may_be_denormal, canonical=canonical
+                    self, values, form, may_be_denormal=may_be_denormal, canonical=canonical
                 )
         bits = code_bits(name)
         if codes.type.element == _I32 and _narrows_registers(self, bits):
@@ -254,8 +248,8 @@ _OPERATORS: dict[str, Callable[..., Value]] = {
 }
 
 
-def _emit_expression(codec: Codec, root: Expr, code: Value) -> Value:
-    """Return an expression of f32 and u32, in which a name stands for `code`."""
+def _emit_expression(codec: Codec, root: Expr, given: Value) -> Value:
+    """Return an expression of floats and unsigned numbers, in which a name stands for `given`."""
     emitted: dict[int, Value] = {}
 
     def emit(node: Expr) -> Value:
@@ -264,16 +258,18 @@ def _emit_expression(codec: Codec, root: Expr, code: Value) -> Value:
         return emitted[id(node)]
 
     def emit_new(node: Expr) -> Value:
-        kind = codec.values("f32") if node.kind in FLOATS else codec.integers(32)
         match node.op:
             case "number":
-                return codec.splat(kind, node.value)
+                return codec.splat(codec.values(node.kind), node.value)
             case "name":
-                return code
+                return given
             case "as":
-                return emit(node.args[0]).bitcast(kind)
+                return emit(node.args[0]).bitcast(codec.values(node.kind))
             case "cast":
-                return emit(node.args[0]).sitofp(kind)
+                return emit(node.args[0]).sitofp(codec.values(node.kind))
+            case "<<" | ">>":
+                number, count = node.args
+                return _OPERATORS[node.op](emit(number), count.value)
         return _OPERATORS[node.op](*map(emit, node.args))
 
     return emit(root)
@@ -350,67 +346,25 @@ def _encode_boolean(codec: Codec, values: Value, work: str, form: BooleanFormat)
     return where(values != 0, codec.splat(codec.integers(BYTE_BITS), form.true), 0)
 
 
-def _as_f32(codec: Codec, values: Value, form: FloatFormat | None = None) -> Value:
-    """Return values as f32: rounded to nearest if that is the target `form`, else to odd."""
-    f32 = codec.values("f32")
-    if values.type == f32:
-        return values
-    nearest = values.fptrunc(f32)
-    if form == _F32:
-        return nearest
-    # truncated, with the last bit set if inexact
-    back = nearest.fpext(codec.values("f64"))
-    bits = nearest.bitcast(codec.integers(32))
-    magnitude = codec.floats("fabs", values)
-    grew = (codec.floats("fabs", back) > magnitude) & (magnitude < 2.0**128)
-    bits = where(grew, bits - 1, bits)
-    inexact = (back != values) & (magnitude < 2.0**128)
-    return where(inexact, bits | 1, bits).bitcast(f32)
-
-
 def _encode_float(
     codec: Codec, values: Value, form: FloatFormat, *, may_be_denormal: bool, canonical: bool
 ) -> Value:
-    """Return the codes of f32 values in f32 or a narrower format, which they may be wider than.
+    """Return the codes of values in another format, perhaps in wider integers.
 
     With `canonical` NaN has no payload, in formats with f32's exponent width.
     """
-    if form == _HALF and has_half():
-        return values.fptrunc(codec.vector(ir.HalfType())).bitcast(codec.integers(16))
-    bits = values.bitcast(codec.integers(32))
+    f32 = codec.values("f32")
     if form == _F32:
-        return bits
-    if form == _BFLOAT and has_bfloat() and not may_be_denormal and codec.lanes >= GROUP:
-        return _round_to_bfloat(codec, values)
-    if form.exponent == _F32.exponent:
-        return _cut_mantissa(codec, bits, form, canonical=canonical)
-    return _rounded_codes(codec, bits, form)
-
-
-def _rounded_codes(codec: Codec, bits: Value, form: FloatFormat) -> Value:
-    """Return the codes, as i32, of f32 bits in a format with fewer bits of exponent."""
-    i32, f32 = bits.type, codec.values("f32")
-    cut = _F32.mantissa - form.mantissa
-    bias = (_F32.bias - form.bias) << _F32.mantissa
-    magnitude = bits & _MAGNITUDE
-    # larger numbers and NaN become this one, whose code follows that of the largest number
-    bounded = lesser(magnitude, magnitude.like(bias + (form.overflow << cut)))
-    # the power of two below `bounded`, at least that of the least normal number
-    least = bias + (1 << _F32.mantissa)
-    power = greater(bounded & _F32.overflow, bounded.like(least))
-    # adding this number rounds to the last mantissa bit of the format
-    large = power + (cut << _F32.mantissa)
-    total = bounded.bitcast(f32) + large.bitcast(f32)
-    codes = power.lshr(cut) - (least >> cut) + (total.bitcast(i32) - large)
-    if form.nan != form.overflow:
-        nan = bits.like(form.nan)
-        if form.has_inf:
-            nan |= bits.lshr(cut) & ((1 << form.mantissa) - 1)
-        codes = where(magnitude.above(_F32.overflow), nan, codes)
-    sign = bits.lshr(_F32.bits - form.bits) & form.sign
-    if not form.has_negative_zero:
-        sign = where(codes == 0, 0, sign)
-    return codes | sign
+        return values.fptrunc(f32).bitcast(codec.integers(32))
+    is_f32 = values.type == f32
+    if is_f32 and form == _HALF and has_half():
+        return values.fptrunc(codec.vector(ir.HalfType())).bitcast(codec.integers(16))
+    if is_f32 and form.exponent == _F32.exponent:
+        if form == _BFLOAT and has_bfloat() and not may_be_denormal and codec.lanes >= GROUP:
+            return _round_to_bfloat(codec, values)
+        return _cut_mantissa(codec, values.bitcast(codec.integers(32)), form, canonical=canonical)
+    value = _VALUES["f32" if is_f32 else "f64"]
+    return _emit_expression(codec, encode_float(value, form), values)
 
 
 def _cut_mantissa(codec: Codec, bits: Value, form: FloatFormat, *, canonical: bool) -> Value:

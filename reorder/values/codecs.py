@@ -2,7 +2,8 @@
 
 A codec decodes an element's bits, its *code*, into a value, and encodes values. Results equal those
 of `reorder.values.convert` bit for bit, even on devices that flush denormals or change NaNs: bits
-are computed with integers, from a type's row in `reorder.values.formats`.
+are computed with integers and rounded by sums of normal numbers, from a type's row in
+`reorder.values.formats`. C, OpenCL and LLVM (`reorder.cpu.codecs`) share the codecs of floats.
 """
 
 from __future__ import annotations
@@ -180,9 +181,9 @@ class Formula(ABC):
             tested = value if value.kind in INTEGERS else value.bits() << 1
             return select(tested.differs(0), number(form.true, kind), 0)
         if isinstance(form, FloatFormat):
-            body = _encode_float(given, form)
+            body = encode_float(given, form)
         elif isinstance(form, ExponentFormat):
-            body = _encode_exponent(given, form)
+            body = encode_exponent(given, form)
         elif value.kind in INTEGERS:
             body = _masked(_clamp(given, form), form, kind)
         else:
@@ -242,7 +243,7 @@ def decode_exponent(code: Expr, form: ExponentFormat, wide: FloatFormat) -> Expr
     return let("bits", select(code.equals(form.nan), wide.nan, bits)).value_of_bits()
 
 
-def _encode_float(value: Expr, form: FloatFormat) -> Expr:
+def encode_float(value: Expr, form: FloatFormat) -> Expr:
     """Return the code of the nearest number, ties to even; a NaN becomes quiet."""
     wide = FLOATS[value.kind]
     bits = let("bits", value.bits())
@@ -250,30 +251,32 @@ def _encode_float(value: Expr, form: FloatFormat) -> Expr:
     if form == wide:
         return select(magnitude > wide.overflow, bits | 1 << wide.mantissa - 1, bits)
     down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
-    significand = magnitude
-    shift: Expr | int = down
-    half: Expr | int = (1 << down - 1) - 1
     if bias:
-        exponent = let("exponent", magnitude >> wide.mantissa)
-        is_normal = exponent > bias
-        normal = magnitude - (bias << wide.mantissa)
-        denormal = magnitude & (1 << wide.mantissa) - 1 | 1 << wide.mantissa
-        significand = let("significand", select(is_normal, normal, denormal))
-        # denormals lose more bits, up to all of them
-        more, most = let("more", number(down + bias + 1, bits.kind) - exponent), wide.mantissa + 2
-        shift = let("shift", select(is_normal, down, select(more < most, more, most)))
-        half = (number(1, bits.kind) << shift - 1) - 1
-    rounded = let("rounded", significand + half + (significand >> shift & 1) >> shift)
-    finite = let("finite", select(rounded > form.largest, form.overflow, rounded))
-    nan: Expr | int = form.nan
-    if form.has_inf:
-        nan = let("nan", magnitude >> down & (1 << form.mantissa) - 1 | form.nan)
-    code = let("code", select(magnitude > wide.overflow, nan, finite))
+        # larger numbers and NaN become this one, whose code follows that of the largest number
+        limit = (bias << wide.mantissa) + (form.overflow << down)
+        bounded = let("bounded", select(magnitude < limit, magnitude, limit))
+        # the power of two below it, at least that of the least normal number
+        least = bias + 1 << wide.mantissa
+        power = let("power", bounded & wide.overflow)
+        power = let("raised", select(power > least, power, least))
+        # adding this number rounds to the last mantissa bit of the format
+        large = let("large", power + (down << wide.mantissa))
+        total = let("total", bounded.value_of_bits() + large.value_of_bits())
+        code = let("finite", (power >> down) - (least >> down) + (total.bits() - large))
+    else:
+        half = (1 << down - 1) - 1
+        rounded = let("rounded", magnitude + half + (magnitude >> down & 1) >> down)
+        code = let("finite", select(rounded > form.largest, form.overflow, rounded))
+    if form.nan != form.overflow:
+        nan: Expr | int = form.nan
+        if form.has_inf:
+            nan = let("nan", magnitude >> down & (1 << form.mantissa) - 1 | form.nan)
+        code = let("code", select(magnitude > wide.overflow, nan, code))
     sign = bits >> wide.bits - 1 << form.bits - 1
     return code | (sign if form.has_negative_zero else select(code.equals(0), 0, sign))
 
 
-def _encode_exponent(value: Expr, form: ExponentFormat) -> Expr:
+def encode_exponent(value: Expr, form: ExponentFormat) -> Expr:
     """Return the exponent of the magnitude, rounded down."""
     wide = FLOATS[value.kind]
     bias = wide.bias - form.bias

@@ -2,8 +2,8 @@
 
 Kernel bodies call the functions for each element: `KernelFormula.converted` takes and returns
 expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal
-`reorder.values.convert` bit for bit on every device: codes are computed with integers
-(`reorder.values.codecs`), and nothing is contracted.
+`reorder.values.convert` bit for bit on every device: codes are computed with integers and sums of
+normal numbers (`reorder.values.codecs`), and nothing is contracted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from memdesc import MemdescError
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.source import LANGUAGES
 from memdesc.tuples import NamedTuple
 from reorder.values.binding import BETA, BoundAttr
@@ -79,12 +79,18 @@ class KernelFormula(Formula):
             reason = (
                 "divides by dst_scale, and the device neither rounds quotients of f32 nor has f64"
             )
-        elif is_f32 and not floats.rounds and (self.roles or self.dst in INTEGERS):
+        elif is_f32 and not floats.rounds and (self.roles or self._encodes_by_sums):
             reason = "is rounded, and the device does not round to nearest"
         elif is_f32 and not floats.is_exact and self.roles:
             reason = "computes in f32, and the device flushes denormals, or has no NaN"
         if reason:
             raise MemdescError(f"{self.src} to {self.dst} {reason}; reorder on the CPU")
+
+    @property
+    def _encodes_by_sums(self) -> bool:
+        """Whether values become integers, or floats of 8 bits or fewer."""
+        is_narrow = DATA_TYPES[self.dst].bits <= BYTE_BITS
+        return self.dst in INTEGERS or (is_narrow and self.dst in FLOATS)
 
     @property
     def needs_wide_parameters(self) -> bool:

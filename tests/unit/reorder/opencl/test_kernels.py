@@ -267,6 +267,7 @@ def test_halves_of_bytes_are_written_by_two_launches_one_after_the_other() -> No
         (("f64", "f32"), None, Floats(has_f64=False), "f64 to f32 is computed in f64, which"),
         (("f32", "f16"), Attr(src_scale=2), Floats(is_exact=False), "the device flushes denormals"),
         (("f32", "s8"), None, Floats(rounds=False), "the device does not round to nearest"),
+        (("f32", "f8_e5m2"), None, Floats(rounds=False), "the device does not round to nearest"),
         (
             ("f32", "s8"),
             Attr(dst_scale=2),
