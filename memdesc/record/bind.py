@@ -187,7 +187,7 @@ class _Search(NamedTuple):
         for part in self.parts:
             stored, is_code = self.stored[part.tensor], part is self.scheme.parts[0]
             axes = part.axes(is_stacked=self.letters != self.scheme.letters)
-            if part.values is not None or part.within or stored.is_flat(len(axes)):
+            if part.values is not None or stored.is_flat(len(axes)):
                 continue
             if stored.is_described:
                 if isinstance(stored.desc, MemoryDesc) and not part.is_bare:

@@ -27,6 +27,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
     "hqq": [{"bits": bits, "group": 32} for bits in (1, 2, 8)],
     "bnb_nf4": [{"block": 32, "dtype": "float16"}],
     "ocp_mxfp4": [{"swizzled": False}],
+    "torch_int4_cpu": [{"group": 32}],
 }
 _CASES = [(name, options) for name in SCHEMES for options in ({}, *_OPTIONS.get(name, []))]
 
