@@ -24,11 +24,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
     if not tensors:
         raise MemdescError(f"{options.file!r} has no tensors, so there is no padding to check")
     checked = [
-        {"name": name, **padding_facts(memory, options.limit, "zero")}
-        for name, memory in tensors.items()
+        {"name": name, **padding_facts(memory, options.limit)} for name, memory in tensors.items()
     ]
-    is_zero = all(facts["zero"] for facts in checked)
-    return {"file": options.file, "zero": is_zero, "tensors": checked}, 0 if is_zero else 1
+    is_zero = all(facts["padding_zero"] for facts in checked)
+    return {"file": options.file, "padding_zero": is_zero, "tensors": checked}, 0 if is_zero else 1
 
 
 def _lay_out(facts: Facts) -> list[str]:

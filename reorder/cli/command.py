@@ -1,4 +1,4 @@
-"""What commands share: their form, facts as lines, and layouts."""
+"""What commands share: their form, and facts as lines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from fnmatch import fnmatchcase
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from memdesc import (
-    DataType,
-    MemdescError,
-)
+from memdesc import DataType, MemdescError
 from memdesc.tuples import NamedTuple
 from reorder.disk import as_path, write_file
 from reorder.system import count_cores
@@ -28,8 +25,6 @@ Options: TypeAlias = Namespace
 Columns: TypeAlias = "Mapping[str, str | Callable[[Facts], str]]"
 """A table: what stands above each column, and a format or a function that makes a cell of a row."""
 
-# How many pixels of an image are printed.
-_PIXELS = 4
 # More threads are not faster anywhere, and take longer to start.
 _THREADS = 256
 

@@ -91,7 +91,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         row_pitch=options.row_pitch,
         may_be_longer=options.ignore_rest,
     )
-    notes = [given.codes_note()]
+    notes = [given.codes_note("neither applied nor copied")]
     if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
         notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
     padding: Facts = {}
@@ -111,7 +111,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
             progress.step(f"reading {options.src}")
             x, only_caller_knows = read_tensor(given, how)
             if only_caller_knows:
-                padding = padding_facts(x, options.limit, "padding_zero")
+                padding = padding_facts(x, options.limit)
                 notes.insert(0, _packing_note(x.desc))
             output = _output(options, given, x.desc, attr)
             said = _at_once(options, x, output, attr, progress)
@@ -276,9 +276,10 @@ def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
             return {role: float(text) if role.endswith("scale") else int(text)}
         bits = int(mask)
     except ValueError:
-        example = "such as scales.npy:2 for one along dim b"
+        number = "a number" if role.endswith("scale") else "a whole number"
         raise MemdescError(
-            f"{flag} {text!r} is neither a number nor FILE.npy:MASK, {example}"
+            f"{flag} {text!r} is neither {number} nor FILE.npy:MASK, such as values.npy:2 for one "
+            "along dim b"
         ) from None
     given = Operand(path)
     values = given.load()

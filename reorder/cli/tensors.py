@@ -207,7 +207,7 @@ class Operand:
         with self.open_raw(offset) as (file, nbytes):
             return np.fromfile(file, np.uint8, nbytes)
 
-    def codes_note(self) -> str:
+    def codes_note(self, fate: str = "not applied") -> str:
         """Return which tensors turn codes into numbers, if these are codes; otherwise empty."""
         if self.is_raw:
             return ""
@@ -217,7 +217,7 @@ class Operand:
         except (MemdescError, KeyError):  # reading it will report the error
             return ""
         others = ", ".join(each for each in found.names if each != name)
-        applied = f"{name} holds codes: {others} turn them into numbers, and are not applied"
+        applied = f"{name} holds codes: {others} turn them into numbers, and are {fate}"
         return applied if others else ""
 
 
@@ -284,6 +284,14 @@ def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
             if (tag := _axes_tag(how.layout, array)) is not None:
                 return as_memory(array, tag), False
             raise (unknown if how.layout.isidentifier() else error) from None
+        except MemdescError as wrong:
+            src, _, reason = str(wrong).partition("; ")[0].partition(" ")
+            if src != "src":
+                raise
+            reason = re.sub("(?<= )x(?= )", "it", reason)
+            raise MemdescError(
+                f"{given.text!r}: {how.flag} {reason}; if its bytes are in this layout, give --dims"
+            ) from None
     return _described_array(given, layout), True
 
 
@@ -457,11 +465,12 @@ def locate(given: Operand, how: Reading) -> tuple[MemoryDesc, Entry] | None:
     return (desc, entry) if desc.min_nbytes <= entry.nbytes else None
 
 
-def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
-    """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
+def padding_facts(memory: Memory, limit: int) -> Facts:
+    """Return how much padding there is, whether it is zero, and where it is not."""
     desc = memory.desc
     count, places = find_nonzero(memory.data, desc, limit)
-    facts: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, key: not count}
+    padding = desc.padded_nelems - desc.nelems
+    facts: Facts = {"padding_elements": padding, "padding_zero": not count}
     if count:
         found = [
             {"index": place.at, "byte": place.byte, "bits": f"{place.bits:#x}"} for place in places

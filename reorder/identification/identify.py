@@ -198,8 +198,8 @@ def _titles(found: Sequence[Candidate]) -> str:
 
 
 def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
-    if nbytes in sizes:
-        return f"no known layout of {what} gives these bytes"
+    if nbytes in sizes or not sizes:
+        return f"no known layout of {what} {'gives these bytes' if sizes else 'fits int64'}"
     nearest = sorted(sorted(sizes, key=lambda size: abs(size - nbytes))[:_MAX_LISTED])
     listed = ", ".join(map(str, nearest))
     return f"no known layout of {what} takes {nbytes} bytes; the nearest sizes are {listed}"
