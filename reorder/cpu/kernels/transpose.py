@@ -407,13 +407,11 @@ def emit_interleaved(move: Transposition, done: Value) -> None:
     for count in _COUNTS:
         fits = has_all_rows & (head.rows == count)
         with when(fits & _is_run(head.column_run, (move.first, move.last), lanes)):
-            for part in move.each_step():
-                _emit_join(part, count, lanes)
+            _emit_joins(move, count, lanes)
             branch(done)
         if count != _ODD:
             with when(fits & _is_run(head.column_run, (move.first, move.last), lanes // 2)):
-                for part in move.each_step():
-                    _emit_join(part, count, lanes // 2)
+                _emit_joins(move, count, lanes // 2)
                 branch(done)
         fits = has_all_columns & (head.columns == count) & has_all_rows
         wide = lanes
@@ -434,19 +432,53 @@ def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:
     return (run > 0) & (is_aligned | (run >= last)) & (length >= lanes)
 
 
-def _emit_join(move: Transposition, count: int, lanes: int) -> None:
-    """Interleave `count` rows; the last vectors overlap those before them."""
+def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
+    """Interleave `count` rows in all steps of the loop around them."""
     elements, first, last = move.elements, move.first, move.last
-    end = last - lanes
+    with either(move.head.column_run < last) as (pieces, run):
+        with pieces:
+            # a line of each row in all steps: a piece of dst often goes on in the next step
+            width = max(lanes, LINE_BITS // elements.bits)
+            stop = first + ((last - first) & -width)
+            _emit_pieces(move, (first, stop), (count, lanes), width // lanes)
+            _emit_pieces(move, (stop, last), (count, lanes), 1)
+        with run:
+            for part in move.each_step():
+                _emit_join(part, count, lanes)
+
+
+def _emit_pieces(
+    move: Transposition, span: tuple[Value, Value], shape: tuple[int, int], vectors: int
+) -> None:
+    """Interleave some columns of `count` rows, as many vectors at once in all steps."""
+    elements, (count, lanes) = move.elements, shape
+    kernel_loop = load_fields(move.kernel_loop_at, KernelLoop)
+    rows = [elements.rebased(move.row(k)) for k in range(count)]
+    is_line = count * lanes * elements.bits >= LINE_BITS
+    with loop(*span, vectors * lanes) as column:
+        starts = [elements.rebased(row + column) for row in rows]
+        targets = [move.column(column + k * lanes) for k in range(vectors)]
+        with loop(0, kernel_loop.extent) as i:
+            lines = [elements.moved(start, i * kernel_loop.src_stride) for start in starts]
+            for k, target in enumerate(targets):
+                parts = [elements.load_vector(line + k * lanes, lanes) for line in lines]
+                piece = elements.moved(target, i * kernel_loop.dst_stride)
+                elements.store_lines(_interleaved(parts), piece)
+                if is_line and not elements.streams and is_x86():
+                    # the line that the next step is the first to need
+                    prefetch_to_write(elements.address_of(piece) + (2 * LINE_NBYTES - 1))
+
+
+def _emit_join(move: Transposition, count: int, lanes: int) -> None:
+    """Interleave `count` rows of one run; the last vectors overlap those before them."""
+    elements, first, last = move.elements, move.first, move.last
     target = move.column(first)
     start = first_vector(elements, target, lanes, last - first, count)
-    start = where(move.head.column_run >= last, start, 0)  # else runs end where vectors do
     rows = [elements.rebased(move.row(k)) for k in range(count)]
     with loop(first + start, last, lanes) as next_column:
-        column = maximum(minimum(next_column, end), first)
+        column = maximum(minimum(next_column, last - lanes), first)
         lines = [elements.load_vector(row + column, lanes) for row in rows]
-        target = move.column(column)
-        elements.store_lines(_interleaved(lines), target)
+        elements.store_lines(_interleaved(lines), move.column(column))
 
 
 def _interleaved(lines: list[Value]) -> Value:

@@ -65,7 +65,12 @@ def tile_boxes(
         ordered = _in_pieces(box, bits, streams=streams, pairs=pairs, is_shared=is_shared)
         todo += [*ordered] or [select_kernel(box, bits)]
     while todo:
-        scheduled, cut = _within_ways(todo.pop(), streams=streams)
+        scheduled = todo.pop()
+        turns = _in_turns(scheduled)
+        if turns:
+            done += turns
+            continue
+        scheduled, cut = _within_ways(scheduled)
         cut = cut or find_cut(scheduled)
         if cut is None:
             done.append(scheduled)
@@ -76,51 +81,69 @@ def tile_boxes(
     return tuple(done)
 
 
-def _within_ways(
-    scheduled: ScheduledBox, *, streams: bool
-) -> tuple[ScheduledBox, tuple[Node, int] | None]:
+def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
+    """Cut interleaved rows whose columns are pieces of dst, which go on in the next step around it.
+
+    The kernel takes a line of each row in all steps of a call, so it writes a few pieces in turn.
+    The model: these should be several lines long, since the next call writes into the last line of
+    each. Returns nothing for other boxes.
+    """
+    rows, columns, outer = scheduled.rows, scheduled.columns, scheduled.outer
+    if not scheduled.is_transposed or size_of(rows) > MAX_INTERLEAVED or not outer:
+        return []
+    extents = [node.extent for node in columns]
+    size = size_of(rows) * scheduled.width
+    near = count_contiguous(extents, [node.strides[1] for node in columns], size)
+    piece, column, last = size * prod(extents[:near]), columns[-1], outer[-1]
+    is_whole = all(node.valid == node.extent for node in (*rows, *columns, last))
+    if not 0 < near < len(columns) or last.strides[1] != piece or not is_whole:
+        return []
+    steps = min(last.extent, max(1, MANY_LINES * line_of(scheduled.bits) // piece))
+    most = max(1, MAX_CALL_SIZE // (steps * size_of((*rows, *columns[:-1]))))
+    # parts of nearly equal length
+    most = -(-column.extent // -(-column.extent // most))
+    turns = []
+    for part in _parts_of(scheduled.box, column, most):
+        inner = next(node for node in part.nodes[::-1] if node.strides == column.strides)
+        turns += [
+            scheduled._replace(box=turn, columns=(*columns[:-1], inner))
+            for turn in _parts_of(part, last, steps)
+        ]
+    return turns
+
+
+def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
+    """Return a box, cut at one of its loops if that has more than so many steps."""
+    return split_node(box, node, steps) if steps < node.extent else (box,)
+
+
+def _within_ways(scheduled: ScheduledBox) -> tuple[ScheduledBox, tuple[Node, int] | None]:
     """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
 
-    Interleaved rows of a few columns are a piece of dst, of up to a line or of a few, and the next
-    step of the loop around them goes on where it ends. The model: its last line is still in the
-    cache then if the pieces of a call fit in the ways of the sets that they share, or in half of
-    them if pieces are not within lines. The same holds for the pieces of src that are split. With
-    `streams` dst is not near anyway, and rows of src that are read whole matter more than pieces of
-    up to a line. Where the loop around them is padded, each of its steps is a call, and calls of
-    half the size cost more than lines that are read again.
+    Rows of a few columns are a piece of src, of up to a line, and the next step of the loop around
+    them goes on where it ends. The model: its line is still in the cache then if the pieces of a
+    call fit in the ways of the sets that they share, or in half of them if pieces are not within
+    lines.
     """
-    if not scheduled.is_transposed:
+    columns, rows, bits = scheduled.columns, scheduled.rows, scheduled.bits
+    line, width = line_of(bits), scheduled.width
+    extents = [node.extent for node in rows]
+    count = count_contiguous(extents, [node.strides[0] for node in rows], size_of(columns) * width)
+    piece = size_of(columns) * width * prod(extents[:count])
+    is_few = scheduled.is_transposed and size_of(columns) <= MAX_INTERLEAVED
+    if not is_few or not count or piece > line:
         return scheduled, None
-    bits, width, line = scheduled.bits, scheduled.width, line_of(scheduled.bits)
-    groups = {1: (scheduled.rows, scheduled.columns), 0: (scheduled.columns, scheduled.rows)}
-    for side, (few, group) in groups.items():
-        size = size_of(few) * width
-        extents = [node.extent for node in group]
-        count = count_contiguous(extents, [node.strides[side] for node in group], size)
-        piece = size * prod(extents[:count])
-        most = MANY_LINES if side == 1 and bits > BYTE_BITS else 1
-        is_left = side == 1 and streams and piece <= line
-        if size_of(few) > MAX_INTERLEAVED or is_left or not count or piece > most * line:
-            continue
-        is_within = line % piece == 0 and scheduled.box.offsets[side] % piece == 0
-        is_padded = any(node.valid < node.extent for node in scheduled.outer[-1:])
-        ways = CACHE_WAYS if is_within or is_padded else CACHE_WAYS // 2
-        pieces, apart = 1, PAGE_NBYTES
-        for k, node in enumerate(group[count:], count):
-            apart = gcd(apart, node.strides[side] * bits // (BYTE_BITS * width))
-            steps = ways * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
-            if 1 < steps < node.extent:
-                return scheduled, (node, steps)
-            if steps < node.extent:
-                near = group[:k]
-                if not side:
-                    return along_src(scheduled.box, (near, few), bits), None
-                # calls go on in the same lines of dst, and one after the other in those of src
-                *others, last = scheduled._replace(columns=near).outer
-                others.sort(key=lambda other: -abs(other.strides[0]))
-                box = scheduled.box._replace(nodes=(*others, last, *near[::-1], *few[::-1]))
-                return scheduled._replace(box=box, columns=near), None
-            pieces *= node.extent
+    is_within = line % piece == 0 and scheduled.box.offsets[0] % piece == 0
+    ways = CACHE_WAYS if is_within else CACHE_WAYS // 2
+    pieces, apart = 1, PAGE_NBYTES
+    for k, node in enumerate(rows[count:], count):
+        apart = gcd(apart, node.strides[0] * bits // (BYTE_BITS * width))
+        steps = ways * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
+        if 1 < steps < node.extent:
+            return scheduled, (node, steps)
+        if steps < node.extent:
+            return along_src(scheduled.box, (rows[:k], columns), bits), None
+        pieces *= node.extent
     return scheduled, None
 
 

@@ -439,50 +439,52 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: 
     assert select_kernel(Box((0, 0), nodes), 8).micro_kernel == kernel
 
 
+@pytest.mark.parametrize("place", [0, 8, 9])
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("case", "columns", "steps"),
+    [
+        # pieces of a line, half of one, and four of them: eight lines in all steps
+        ("bf16 cdba ABcd8b16a2b 128x128x3x3", 128, 8),
+        ("bf16 ab BA8a8b2a 1024x1024", 128, 16),
+        ("bf16 ab BA16a64b2a 1024x1024", 1024, 2),
+        ("s8 ab BA16a64b4a 1024x1024", 512, 2),
+        ("s8 ab BA8a4b2a 256x256", 32, 64),
+        # no more than a call should move; the loop around them has fewer steps
+        ("bf16 ab AB8a16b2a 512x512", 256, 8),
+        ("bf16 ab AB2a16b2a 512x512", 512, 2),
+    ],
+)
+def test_calls_write_several_lines_of_each_piece_of_interleaved_rows(
+    case: str, columns: int, steps: int, place: int, *, streams: bool
+) -> None:
+    box, bits = _box(case, place)
+    tiles = tile_boxes((box,), bits, streams=streams)
+    assert sum(tile.box.size for tile in tiles) == box.size
+    assert {size_of(tile.columns) for tile in tiles} == {columns}
+    assert {tile.kernel_loop and tile.kernel_loop.extent for tile in tiles} == {steps}
+    for tile in tiles:
+        # the next step goes on where this one ends
+        assert tile.outer[-1].strides[1] == tile.width * size_of((*tile.rows, tile.columns[0]))
+
+
 @pytest.mark.parametrize(
     ("case", "length"),
     [
-        # pieces that share a set of the cache, two sets, four, all of them
-        ("bf16 ab BA8a8b2a 1024x1024", 8 * 8),
-        ("s8 cdba ABcd8b8a2b 256x256x3x3", 16 * 8),
-        ("s8 ab BA8a4b2a 256x256", 32 * 4),
-        ("bf16 ab BA8a8b2a 1008x1024", 128 * 8),
-        # whole lines, which another place of dst may cut; pieces of a few lines, but not of bytes
-        ("s8 ab BA16a16b4a 256x1024", 8 * 16),
-        ("bf16 ab BA16a64b2a 1024x1024", 4 * 64),
-        ("f32 ab BA16a16b4a 512x512", 4 * 16),
-        ("s8 ab BA16a64b4a 1024x1024", 16 * 64),
-        # the same in src
+        # pieces that share a set of the cache, two sets, all of them
         ("bf16 BA8a8b2a ab 1024x1024", 8 * 8),
         ("s8 ABcd8b8a2b cdba 256x256x3x3", 16 * 8),
         ("bf16 BA8a8b2a ab 1008x1024", 128 * 8),
     ],
 )
-def test_lines_that_are_moved_in_pieces_stay_in_the_cache(case: str, length: int) -> None:
+def test_lines_that_are_read_in_pieces_stay_in_the_cache(case: str, length: int) -> None:
     box, bits = _box(case)
     tiles = tile_boxes((box,), bits)
     assert sum(tile.box.size for tile in tiles) == box.size
-    assert {max(size_of(tile.columns), size_of(tile.rows)) for tile in tiles} == {length}
+    assert {size_of(tile.rows) for tile in tiles} == {length}
     # the next step of the loop around a call goes on in the same lines
-    side = int(size_of(tiles[0].rows) < size_of(tiles[0].columns))
-    strides = [[node.strides[side] for node in tile.outer] for tile in tiles]
+    strides = [[node.strides[0] for node in tile.outer] for tile in tiles]
     assert all(each[-1] == min(each) for each in strides)
-    # lines of dst that are streamed are not near
-    (streamed, *_) = tile_boxes((box,), bits, streams=True)
-    assert side == 0 or size_of(streamed.columns) >= length
-
-
-@pytest.mark.parametrize(("place", "pieces"), [(0, 8), (16, 8), (8, 4), (9, 4)])
-def test_pieces_that_cross_lines_get_half_of_the_ways(place: int, pieces: int) -> None:
-    box, bits = _box("bf16 ab BA8a8b2a 1024x1024", place)
-    assert {size_of(tile.columns) for tile in tile_boxes((box,), bits)} == {pieces * 8}
-
-
-@pytest.mark.parametrize(("place", "steps"), [(0, 8), (16, 8)])
-def test_pieces_in_a_padded_loop_get_all_ways(place: int, steps: int) -> None:
-    # each step of the loop is a call
-    box, bits = _box("bf16 bacd ABcd16b16a2b 1024x496x1x1", place)
-    assert {size_of(tile.columns) for tile in tile_boxes((box,), bits)} == {steps * 16}
 
 
 @pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
