@@ -61,8 +61,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         way_out = "pass a writable numpy array or a bytearray" if write else _TO_READ
         buffer = bytes_over(side, buffer, way_out)
     buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
-    legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
-    if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
+    if buffer.dtype not in _legal_dtypes(desc):
         why = (
             "one element per byte; Memory holds two"
             if desc.dtype.is_packed
@@ -92,6 +91,11 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         )
     flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
     return flat
+
+
+def _legal_dtypes(desc: MemoryDesc) -> tuple[np.dtype[Any], ...]:
+    bits = desc.dtype.bits_dtype
+    return bits if desc.dtype.is_packed else desc.dtype.numpy, bits, np.dtype(np.uint8)
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
@@ -128,11 +132,7 @@ class BufferCheck:
         self.min_nbytes = desc.min_nbytes
         self.flags = _WRITABLE if write else _READABLE
         self.alignment = desc.dtype.bits_dtype.itemsize
-        self.dtypes = (
-            desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy,
-            desc.dtype.bits_dtype,
-            np.dtype(np.uint8),
-        )
+        self.dtypes = _legal_dtypes(desc)
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raise as `flat_bytes` does."""

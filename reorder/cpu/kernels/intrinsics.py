@@ -1,8 +1,4 @@
-"""The instructions of the functions in `runtime/intrinsics.py`, by their names."""
-
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
+"""The instructions of the functions in `runtime/intrinsics.py`, each named after its function."""
 
 from llvmlite import ir
 
@@ -35,7 +31,7 @@ def _store_shared(builder: Builder, address: Number, index: Number, value: Numbe
     builder.store_atomic(value.raw, pointer, "release", WORD_NBYTES)
 
 
-def _exchange(
+def _exchange_shared(
     builder: Builder, address: Number, index: Number, expected: Number, value: Number
 ) -> Number:
     pointer = int64_pointer(address, index).raw
@@ -67,19 +63,3 @@ def _call_interpreter(_: Builder, address: Number, values: list[Number]) -> None
 
 def _run_tiles(_: Builder, call: list[Number], slots: Number) -> None:
     emit_tiles(InterpreterCall(*call), slots)
-
-
-EMITTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "load_int": _load_int,
-        "store_int": _store_int,
-        "load_shared": _load_shared,
-        "store_shared": _store_shared,
-        "exchange_shared": _exchange,
-        "pause": _pause,
-        "stack_address": _stack_address,
-        "call_c": _call_c,
-        "call_interpreter": _call_interpreter,
-        "run_tiles": _run_tiles,
-    }
-)

@@ -26,7 +26,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import lower_builtin, type_callable
 
 from memdesc.errors import MemdescError
-from reorder.cpu.kernels.intrinsics import EMITTERS
+from reorder.cpu.kernels import intrinsics as emitters
 from reorder.cpu.llvm.emit import Builder, Number, Value
 from reorder.cpu.runtime import intrinsics
 from reorder.forks import at_fork
@@ -155,7 +155,7 @@ def _register(function: Any) -> None:
         return typed
 
     is_intrinsic = function.__module__ == intrinsics.__name__
-    emit = EMITTERS[function.__name__] if is_intrinsic else None
+    emit = getattr(emitters, f"_{function.__name__}") if is_intrinsic else None
     if emit is None:
         _register_called(function)
 

@@ -96,9 +96,9 @@ def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
 
 
 @cache
-def c_function(function: Callable[[int, int, int], int], name: str) -> Any:
-    """Compile a function of three integers; returns it as a ctypes function."""
-    return CFUNCTYPE(c_int64, *[c_int64] * 3)(compiled_at(function, name))
+def c_function(function: Callable[[int, int, int], int | None], name: str) -> Any:
+    """Compile a function of three integers; returns it as a ctypes function without a result."""
+    return CFUNCTYPE(None, *[c_int64] * 3)(compiled_at(function, name))
 
 
 def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None] | None:

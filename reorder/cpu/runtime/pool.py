@@ -95,8 +95,8 @@ def load_pool() -> Any:
     if not pool_words()[POOL.share_at]:
         if settings.uses_openmp():
             _load_openmp()
-        publish(ADDRESS, POOL.share_at, compiled_at(_share, name))
-    return c_function(_share, name)
+        publish(ADDRESS, POOL.share_at, compiled_at(share_job, name))
+    return c_function(share_job, name)
 
 
 def _load_openmp() -> None:
@@ -132,11 +132,6 @@ def _forget() -> None:
     for thread in range(MAX_WORKERS + 1):
         for field in (THREAD.taken, THREAD.turn, THREAD.asleep):
             thread_words(thread)[field] = 0
-
-
-def _share(src_at: int, dst_at: int, job: int) -> int:
-    share_job(src_at, dst_at, job)
-    return 0
 
 
 def compile_pool() -> None:

@@ -164,9 +164,8 @@ def publish(block: int, field: int, value: int) -> None:
     c_function(_store, "thread pool: publish")(block, field, value)
 
 
-def _store(block: int, field: int, value: int) -> int:
+def _store(block: int, field: int, value: int) -> None:
     store_shared(block, field, value)
-    return 0
 
 
 ADDRESS = _allocate_block()

@@ -193,7 +193,7 @@ def is_ready(job: int) -> bool:
     )
 
 
-def serve(pool: int, thread: int, spins: int) -> int:
+def serve(pool: int, thread: int, spins: int) -> None:
     """Run jobs as a worker; after `spins` polls without a job sleep, or return as thread 0."""
     number = 0
     spins_left = spins
@@ -211,7 +211,7 @@ def serve(pool: int, thread: int, spins: int) -> int:
         elif spins_left > 0:
             _spin(pool, spins_left)
         elif thread == 0:
-            return 0
+            return
         else:
             store_shared(this, THREAD.asleep, 1)
             call_c(load_int(pool, POOL.acquire_at), (load_int(this, THREAD.lock), 1))
