@@ -159,9 +159,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
-    "interleaved rows between ends": Mechanism(
-        {"schedule.rotation:_Rotation.between_ends": _returns(())}
-    ),
     "joined lines": Mechanism({"schedule.select:ScheduledBox.joins_lines": _returns(value=False)}),
     "joined pairs": Mechanism({"schedule.select:ScheduledBox._has_pairs": _returns(value=False)}),
     "joined pieces": Mechanism(

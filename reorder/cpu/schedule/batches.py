@@ -9,7 +9,7 @@ from memdesc.immutable import value_class
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.granules import has_table, schedule_table
-from reorder.cpu.schedule.partition import Partition, Workload, partition
+from reorder.cpu.schedule.partition import Partition, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import (
@@ -65,7 +65,7 @@ class Batch:
 
 
 class BatchBuilder:
-    """Makes the batches that move elements, and partitions those that convert.
+    """Makes the batches that move elements.
 
     They are for a dst that starts `place` bytes into a cache line.
     """
@@ -181,8 +181,3 @@ class BatchBuilder:
         shares = partition(workloads, nbytes, threads, self.machine)
         points = partial(points_in_bytes, bits=bits)
         return Batch(kernel.running(boxes), program, shares, points, indirect)
-
-    def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
-        """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
-        threads = 1 if is_whole else self.threads
-        return partition(workloads, nbytes, threads, self.machine)

@@ -372,20 +372,6 @@ def most_steps(group: tuple[Node, ...]) -> int:
     return max(1, _MAX_STEPS // size_of(group[:-1]))
 
 
-def cut_group(
-    box: Box, group: tuple[Node, ...], steps: int
-) -> Iterator[tuple[Box, tuple[Node, ...]]]:
-    """Cut the outermost loop of a group; yields the pieces of the box, and the group of each."""
-    *inner, node = group
-    if node.extent < 2 * steps:
-        yield box, group
-        return
-    for part in split_node(box, node, steps):
-        # the inner one of the two loops: with single steps both have the strides of the node
-        piece = next(other for other in part.nodes[::-1] if other.strides == node.strides)
-        yield part, (*inner, piece)
-
-
 def along_src(
     box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], bits: int
 ) -> ScheduledBox:

@@ -11,9 +11,8 @@ The rows of a transposition come from a table of their offsets in src already: a
 end of the table and then its head, further on by the distance of the two rows in src. What follows
 a row is a step of the next loop around it in dst, and what follows the last step of that is a step
 of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
-ends of the last ones, are boxes of their own. Rows may end in padding. Two or four rows that are
-interleaved only lose their first columns, up to the start of a line. Runs that are copied need none
-of this: their kernel joins lines itself.
+ends of the last ones, are boxes of their own. Rows may end in padding. Runs that are copied need
+none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -25,7 +24,6 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import (
     along_src,
-    cut_group,
     find_cut,
     most_steps,
     rows_at_once,
@@ -66,13 +64,9 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     scheduled = select_kernel(box._replace(offsets=(src, dst - start)), bits)
     rotation = _Rotation(box, scheduled, -start % LINE_NBYTES // width, streams)
     padded = [node for node in box.nodes if node.valid < node.extent]
-    is_interleaved = start > 0 and scheduled.is_interleaved()
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
-    is_left |= is_interleaved and not streams
     if is_left or not (scheduled.is_transposed and scheduled.fills_lines()):
         return ()
-    if is_interleaved:
-        return rotation.between_ends()
     if start > 0 and not streams and rotation.has_short_rows and rotation.reads_lines_twice():
         return ()
     whole, rest = rotation.parts()
@@ -115,24 +109,6 @@ class _Rotation(NamedTuple):
         others = [node for node in self.box.nodes if node not in group]
         size = size_of(group) * self.scheduled.width
         return [others[k] for k in contiguous_loops(others, 1, size)]
-
-    def between_ends(self) -> tuple[ScheduledBox, ...]:
-        """Return whole lines of interleaved rows without their first and last columns.
-
-        Nothing if a column crosses the start of a line.
-        """
-        columns, bits = self.scheduled.columns, self.scheduled.bits
-        size = size_of(self.scheduled.rows)
-        count, line = size_of(columns), self.line // size
-        skipped, crossing = divmod(self.head, size)
-        if crossing or len(columns) > 1:
-            return ()
-        stop = skipped + (count - skipped) // line * line
-        ends = (*_slice(self.box, columns, 0, skipped), *_slice(self.box, columns, stop, count))
-        if sum(end.size for end in ends) * _LEAST_SHARE > self.box.size:
-            return ()
-        whole = tuple(_slice(self.box, columns, skipped, stop))
-        return (*tile_boxes(whole, bits, streams=self.streams), *tile_boxes(ends, bits))
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
         """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""
@@ -220,9 +196,13 @@ class _Rotation(NamedTuple):
         if not columns:
             return []
         if self.streams:
-            pieces = cut_group(part, columns, most_steps(columns))
-            bits = self.scheduled.bits
-            tiles = [along_src(tile, ((row,), group), bits) for tile, group in pieces]
+            steps, last, pieces = most_steps(columns), columns[-1], iter((part,))
+            if last.extent >= 2 * steps:
+                pieces = split_node(part, last, steps)
+            tiles = [
+                along_src(piece, ((row,), self._columns_of(piece)), self.scheduled.bits)
+                for piece in pieces
+            ]
         else:
             tiles = self._cache_tiles(part, row)
         offsets = tuple(_moved_row(offset, -origin) for offset in table)

@@ -35,9 +35,6 @@ _LANE_BITS = 128
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
-# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
-# not fill whole lines.
-_INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
 # Runs of up to this length that are whole lines are moved as one vector each.
@@ -177,10 +174,6 @@ class ScheduledBox(NamedTuple):
         """Whether it writes whole cache lines only, if dst starts with one."""
         if self.tables and (self.has_own_columns or not self.is_transposed):
             return False  # strides say nothing of where it writes
-        if self.is_interleaved():
-            return self._starts_lines((*self.rows, *self.columns))
-        if self._is_split():
-            return self._starts_lines(self.rows)
         if self.is_transposed and size_of(self.columns) < _LANE_BITS // self.bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
@@ -246,27 +239,14 @@ class ScheduledBox(NamedTuple):
         """Whether its stores are shorter than a cache line, in kernels that stream too."""
         inner = self.rows if self.is_transposed else self.columns
         is_short = size_of(inner) * self.bits < LINE_BITS
-        return self.micro_kernel == STRIDED or (is_short and not self._are_joined(1))
+        return self.micro_kernel == STRIDED or (is_short and not self._are_joined())
 
-    def is_interleaved(self) -> bool:
-        """Whether two or four rows are interleaved into whole, successive lines of dst."""
-        return (
-            self._are_joined(1)
-            and size_of(self.rows) in _INTERLEAVED
-            and self.bits > BYTE_BITS  # bytes take as many shuffles as two lines
-            and size_of(self.columns) * self.bits >= 2 * _LANE_BITS
-        )
-
-    def _is_split(self) -> bool:
-        """Whether successive rows of two or four columns in src are split into these columns."""
-        return self._are_joined(0) and size_of(self.columns) in _INTERLEAVED
-
-    def _are_joined(self, side: int) -> bool:
-        """Whether rows and columns are transposed, contiguous on a side, and free of padding."""
+    def _are_joined(self) -> bool:
+        """Whether rows and columns are transposed, contiguous in dst, and free of padding."""
         inner = (*self.rows, *self.columns)
         return (
             self.is_transposed
-            and contiguous_size(inner, side, self.width) == self.inner_size
+            and contiguous_size(inner, 1, self.width) == self.inner_size
             and all(node.valid == node.extent for node in inner)
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, is_tiled
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.partition import Partition, StepRange, Workload
+from reorder.cpu.schedule.partition import Partition, StepRange, Workload, partition
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import points_in_bytes
 from reorder.cpu.schedule.tile_program import (
@@ -41,7 +41,6 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    place = builder.place * BYTE_BITS // plan.dst.dtype.bits if builder.fills_lines else None
     config = KernelConfig(
         plan.src.dtype.name,
         plan.dst.dtype.name,
@@ -49,7 +48,6 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
-        place=place,
         has_fma=has_fma(),
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
@@ -81,7 +79,7 @@ def _tiles_of(
         widths,
         limit,
         in_place=config.is_single,
-        place=config.place,
+        place=builder.place * BYTE_BITS // widths[1] if builder.fills_lines else None,
         streams=config.streams,
     )
 
@@ -117,9 +115,8 @@ def _tile_batch(
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte
     is_shared = dst.is_packed and not (indirect == () and all(map(_owns_bytes, tiles)))
-    shares = builder.partition(
-        workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
-    )
+    nbytes, threads = size * max(src.bits, dst.bits) // BYTE_BITS, builder.threads
+    shares = partition(workloads, nbytes, 1 if is_shared else threads, builder.machine)
     return Batch(None, words, shares, place_data, indirect)
 
 

@@ -339,29 +339,6 @@ def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[s
 
 
 @pytest.mark.parametrize(
-    ("case", "place", "columns"),
-    [
-        # three before the lines, one after them
-        ("f32 abcd aBcd4b 2x8x56x56", 4, 2 * 2 * 4),
-        ("f16 abcd aBcd4b 2x8x56x56", 8, 2 * 2 * 8),
-        # runs that end within a line; within a column; mostly ends
-        ("f32 abcd aBcd2b 2x8x55x55", 6, 0),
-        ("f32 abcd aBcd4b 2x8x56x56", 3, 0),
-        ("f32 abcd aBcd4b 2x8x4x4", 4, 0),
-    ],
-)
-def test_interleaved_rows_lose_their_first_columns_up_to_a_line(
-    case: str, place: int, columns: int
-) -> None:
-    box, bits = _box(case, place)
-    parts = rotate(box, bits, streams=True)
-    ends = [part for part in parts if not part.fills_lines()]
-    assert sum(part.box.size for part in ends) == columns * 4
-    assert bool(parts) == bool(columns)
-    assert all(part.is_interleaved() for part in parts if part not in ends)
-
-
-@pytest.mark.parametrize(
     ("case", "joins", "in_caches"),
     [
         ("f32 abcd acbd 16x12x20x64", True, True),

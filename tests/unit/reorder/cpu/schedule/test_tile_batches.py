@@ -79,17 +79,11 @@ def test_a_tile_takes_the_steps_that_it_needs(
 _LARGE = Machine(1, cache_nbytes=1 << 30, streamed_nbytes=0)
 
 
-def _codes(
-    dst: tuple[str, str],
-    machine: Machine,
-    place: int = 0,
-    src: str = "abcd",
-    dims: tuple[int, ...] = (2, 256, 32, 32),
-) -> list[StageTypes | Kernel]:
-    """Return the code of the tiles that convert f32."""
-    source, target = (memory_desc(dims, *each) for each in (("f32", src), dst))
-    builder = BatchBuilder(plan_reorder(source, target), 1, machine, place)
-    return [w for w in tile_batches(builder)[0].program if isinstance(w, StageTypes | Kernel)]
+def _stages(dst: tuple[str, str], machine: Machine) -> list[StageTypes]:
+    """Return the stages of the tiles that convert f32."""
+    source, target = (memory_desc((2, 256, 32, 32), *each) for each in (("f32", "abcd"), dst))
+    builder = BatchBuilder(plan_reorder(source, target), 1, machine)
+    return [w for w in tile_batches(builder)[0].program if isinstance(w, StageTypes)]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +101,7 @@ def _codes(
 def test_a_stage_prefetches_the_next_tile(
     dst: tuple[str, str], machine: Machine, bits: list[int]
 ) -> None:
-    stages = [code for code in _codes(dst, machine) if isinstance(code, StageTypes)]
-    assert [code.prefetched_bits for code in stages] == bits
+    assert [code.prefetched_bits for code in _stages(dst, machine)] == bits
 
 
 @pytest.mark.parametrize("types", [("f32", "bf16"), ("bf16", "f32"), ("u4", "f32")])
@@ -125,17 +118,6 @@ def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]
     # their last bytes: the tile before reads the line in which a row starts
     right = [stride * row + 64 * k + 63 for k in range(count) for row in range(64)]
     assert [each for each in lines if each] == [[*right, 0]]
-
-
-@pytest.mark.parametrize(
-    ("dims", "place", "streams"),
-    [((2, 256, 32, 32), 0, True), ((2, 256, 32, 32), 16, True), ((2, 256, 25, 40), 0, False)],
-)
-def test_moves_out_of_scratch_stream_where_tiles_start_lines(
-    dims: tuple[int, ...], place: int, *, streams: bool
-) -> None:
-    codes = _codes(("s8", "abcd"), Machine(1, cache_nbytes=0), place, "acdb", dims)
-    assert (Kernel(8, streams=True, runs=False) in codes) is streams
 
 
 _GROUPS = Attr(src_scale=np.ones((512, 16)), src_scale_mask=3, src_scale_groups=(1, 32))
