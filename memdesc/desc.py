@@ -119,7 +119,8 @@ class MemoryDesc(Written):
     __slots__ = {
         "nbytes": "Bytes to allocate, which are oneDNN's `get_size` and those before `offset0`.",
         "min_nbytes": "Bytes that a buffer must have, up to the end of padding or compensation.",
-        **dict.fromkeys(("dtype", "extra", "layout", "letters", "_hash", "_key", "_spelling")),
+        "spelling": "What text shows but equality ignores: the letters, the strides of unit dims.",
+        **dict.fromkeys(("dtype", "extra", "layout", "letters", "_hash", "_key")),
     }
     dtype: DataType
     layout: Layout
@@ -129,7 +130,7 @@ class MemoryDesc(Written):
     min_nbytes: int
     _key: tuple[object, ...]
     _hash: int
-    _spelling: str | None
+    spelling: str  # caches of what contains or makes text are keyed by it too
     # in messages: how to get one with other dims, strides, ...
     _another: ClassVar[str] = "make another with memory_desc(), with_dtype() or with_extra()"
 
@@ -165,24 +166,6 @@ class MemoryDesc(Written):
 
     def __hash__(self) -> int:
         return self._hash
-
-    @property
-    def spelling(self) -> str:
-        """What text shows, but equality ignores: the letters, and the strides of unit dims.
-
-        Caches of what contains or makes text are keyed by it too.
-
-        *Law*: results do not depend on what ran before.
-
-        >>> a, b = (memdesc.memory_desc((2, 3, 1), "f32", tag) for tag in ("ncw", "nwc"))
-        >>> a == b, a.spelling == b.spelling
-        (True, False)
-        """
-        spelling = self._spelling
-        if spelling is None:
-            spelling = f"{self.letters or ''}{self.layout.unit_strides()}"
-            object.__setattr__(self, "_spelling", spelling)
-        return spelling
 
     def __repr__(self) -> str:
         text = expression(self.layout, self.dtype.name)
@@ -729,8 +712,8 @@ def desc_of(
     key = dtype.name, layout.key(), extra
     for name, value in (
         *(("dtype", dtype), ("layout", layout), ("extra", extra), ("letters", letters)),
-        *(("_key", key), ("_hash", hash(key)), ("_spelling", None)),
-        *(("nbytes", nbytes), ("min_nbytes", min_nbytes)),
+        *(("_key", key), ("_hash", hash(key)), ("nbytes", nbytes), ("min_nbytes", min_nbytes)),
+        ("spelling", f"{letters or ''}{layout.unit_strides()}"),
     ):
         object.__setattr__(desc, name, value)
     return desc

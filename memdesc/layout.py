@@ -430,8 +430,7 @@ class Layout(Checked):
         return max(self.last - self.offset0 + 1, *rows, 0)
 
     def _known_axis(self, axis: int) -> int:
-        if type(axis) is not int:
-            axis = checked_int("axis", axis)
+        axis = checked_int("axis", axis)
         if not 0 <= axis < len(self.axes):
             raise OutOfRangeError(
                 f"axis {short_repr(axis)} is not in 0 to {len(self.axes) - 1}: {self.axes}"
