@@ -13,19 +13,19 @@ from contextlib import suppress
 from functools import cache
 from operator import index as to_int
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import value_class
+from memdesc.immutable import immutable
 from memdesc.int64 import checked_int
 
 BYTE_BITS = 8
 
 
-@value_class
+@immutable
 class DataType(Checked):
     """The type of an element in memory: a row of the table of types.
 
@@ -51,28 +51,27 @@ class DataType(Checked):
     (16, 'bfloat16')
     """
 
+    __slots__ = ("bits", "name", "numpy")
     name: str
     bits: int
     numpy: np.dtype[Any]
     # in messages: how to get another one
     _another: ClassVar[str] = "data_type(name) returns another"
 
-    def __post_init__(self) -> None:
-        row = DATA_TYPES.get(self.name) if isinstance(self.name, str) else None
-        is_row = (
-            row is not None
-            and isinstance(self.numpy, np.dtype)
-            and (checked_int("bits", self.bits), self.numpy) == (row.bits, row.numpy)
-        )
-        if not is_row:
+    def __new__(cls, name: str, bits: int, numpy: np.dtype[Any]) -> Self:
+        """Return the row with these values, so that equal types are the same object."""
+        row = DATA_TYPES.get(name) if isinstance(name, str) else None
+        if (
+            row is None
+            or not isinstance(numpy, np.dtype)
+            or (checked_int("bits", bits), numpy) != (row.bits, row.numpy)
+        ):
             raise MemdescError(
-                f"there is no data type {short_repr(self.name)} of {short_repr(self.bits)} bits "
-                f"and {short_repr(self.numpy)}; get one by data_type(name), names are "
+                f"there is no data type {short_repr(name)} of {short_repr(bits)} bits and "
+                f"{short_repr(numpy)}; get one by data_type(name), names are "
                 f"{', '.join(DATA_TYPES)}"
             )
-        # equal values, such as integers of numpy, become those of the row
-        for name in ("name", "bits", "numpy"):
-            object.__setattr__(self, name, getattr(row, name))
+        return cast("Self", row)
 
     def __getattr__(self, name: str) -> Any:
         # called where a slot is empty: that of a type of ml_dtypes, which is slow to load
@@ -88,14 +87,8 @@ class DataType(Checked):
     def __repr__(self) -> str:
         return f"data_type({self.name!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return self.name == other.name if isinstance(other, DataType) else NotImplemented
-
     def __str__(self) -> str:
         return self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return data_type, (self.name,)
@@ -182,6 +175,15 @@ _TORCH = "torch."
 _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
 # numpy's short strings, which count bytes, in the byte order of the machine
 _NUMPY_STRING = r"[<=|]?(\?|[bfiu][0-9]{1,2})"
+_COMPLEX = "move real and imaginary parts, x.view(np.float64), which has twice as many elements"
+# types that have no row -> what to do
+_INSTEAD = {
+    "complex64": "move it as a type of the same width, x.view(np.uint64)",
+    "complex128": _COMPLEX,
+    "complex": _COMPLEX,
+    "float8_e4m3": "f8_e4m3 is float8_e4m3fn, whose highest exponent is for numbers, not infinities"
+    "; convert with x.astype(ml_dtypes.float8_e4m3fn)",
+}
 # Longer strings are not compared with the names: that is slow and finds nothing.
 _MAX_SUGGESTED = 24
 
@@ -263,17 +265,8 @@ def _hint(spec: Any, name: str | None) -> str:
                     f"or pass np.dtype({name!r})"
                 )
     word = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)
-    if word == "complex64":
-        return "; move it as a type of the same width, x.view(np.uint64)"
-    if word in {"complex128", "complex"}:
-        return (
-            "; move real and imaginary parts, x.view(np.float64), which has twice as many elements"
-        )
-    if word == "float8_e4m3":
-        return (
-            "; f8_e4m3 is float8_e4m3fn, whose highest exponent is for numbers, not infinities; "
-            "convert with x.astype(ml_dtypes.float8_e4m3fn)"
-        )
+    if isinstance(word, str) and word in _INSTEAD:
+        return f"; {_INSTEAD[word]}"
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
     from difflib import get_close_matches  # only needed for a wrong name

@@ -302,6 +302,5 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     extents = iter(
         [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in parsed.tag.digits]
     )
-    counts = parsed.n_depth, parsed.n_rows, parsed.n_columns
-    depth, height, width = (prod(islice(extents, count)) for count in counts)
+    depth, height, width = (prod(islice(extents, count)) for count in parsed.counts)
     return ImageDesc(desc, width, height, prod(extents), name, depth, parsed.kind)

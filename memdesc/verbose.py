@@ -9,9 +9,9 @@ from memdesc.desc import MemoryDesc, checked_desc, memory_desc
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_ints
-from memdesc.layout import dim_name
+from memdesc.layout import Block, dim_name
 from memdesc.runtime_dims import UNKNOWN, RuntimeDesc, runtime_desc
-from memdesc.tags import LETTERS, parse_tag
+from memdesc.tags import LETTERS, Digit, parse_tag
 
 # [src:]dtype:flags:blocked:tag:strides:extra. The flags are letters in this order: a (format kind
 # any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * if a stride is known only at
@@ -69,17 +69,13 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
             # as in oneDNN, a runtime dim has the least extent
             whole = zip(sizes, tag.block_sizes, strict=True)
             outer = [(size if size == RUNTIME else size // block, block) for size, block in whole]
-            inner = (digit for digit in tag.digits if digit.extent)
-            text = _letters(desc.strides, outer)
-            text += "".join(f"{digit.extent}{LETTERS[digit.axis]}" for digit in inner)
+            text = _tag(desc.strides, outer, [digit for digit in tag.digits if digit.extent])
         padded = "p" if tag is not None and desc.dims != sizes else ""
         return f"{desc.dtype}:{padded}:blocked:{text}::f0"
     checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
-    tile = desc.layout.tile(desc.letters)
     outer = [(blocks[0].extent, blocks[0].step) for _, blocks in desc.layout.parts]
-    text = _letters(desc.strides, outer)
-    text += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
+    text = _tag(desc.strides, outer, desc.layout.tile(desc.letters))
     # compensation starts at a multiple of 4 bytes; oneDNN treats the bytes before it as a gap
     is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
     strides = "" if is_dense else "x".join(map(str, desc.strides))
@@ -87,13 +83,16 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     return f"{desc.dtype}:{flags}:blocked:{text}:{strides}:{extra}"
 
 
-def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
-    """Return the letters of a tag, given the strides, and the extent and step of outer blocks."""
+def _tag(
+    strides: Sequence[int], outer: Sequence[tuple[int, int]], inner: Sequence[Block | Digit]
+) -> str:
+    """Return a tag, given the strides, the extent and step of outer blocks, and inner blocks."""
     # oneDNN compares strides minus 1 as unsigned numbers: a stride of 0 is the largest
     order = sorted(
         range(len(strides)), key=lambda dim: (-((strides[dim] - 1) % 2**64), -outer[dim][0], dim)
     )
-    return "".join(LETTERS[dim].upper() if outer[dim][1] > 1 else LETTERS[dim] for dim in order)
+    letters = (LETTERS[dim].upper() if outer[dim][1] > 1 else LETTERS[dim] for dim in order)
+    return "".join([*letters, *(f"{block.extent}{LETTERS[block.axis]}" for block in inner)])
 
 
 def from_verbose(

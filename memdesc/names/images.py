@@ -101,15 +101,13 @@ REFUSED = MappingProxyType(
 
 
 class ParsedImage(NamedTuple):
-    """The digits of depth, rows, columns and lane in this order, and how many the first have.
+    """The digits of depth, rows, columns and lane in this order, and how many the first three have.
 
     `kind` is ``2d``, or with a depth ``3d`` or ``array``.
     """
 
     tag: FormatTag
-    n_depth: int
-    n_rows: int
-    n_columns: int
+    counts: tuple[int, ...]
     kind: str
 
 
@@ -144,15 +142,14 @@ def parse_image(name: str) -> ParsedImage:
         tag = parse_tag(joined)
     except UnknownFormatError as error:
         raise UnknownFormatError(f"{short_repr(name)}, which reads as {error}") from None
-    n_depth, n_rows, n_columns = (0, *counts)[-3:]
-    lanes = tag.digits[n_depth + n_rows + n_columns :]
+    lanes = tag.digits[sum(counts) :]
     if len(lanes) > 1 or any(digit.extent not in (0, 4) for digit in lanes):
         raise UnknownFormatError(
             f"{short_repr(name)}: the lane part {short_repr(lane)} must be empty (one channel), "
             "one block of 4, such as '4b' (RGBA), or a dim of 1, 2 or 4"
         )
     kind = "2d" if len(parts) == len(_SIDES[2]) else "array" if known and known.is_array else "3d"
-    return ParsedImage(tag, n_depth, n_rows, n_columns, kind)
+    return ParsedImage(tag, (0, *counts)[-3:], kind)
 
 
 def check_image_dims(name: str, dims: tuple[int, ...]) -> None:

@@ -82,7 +82,7 @@ def _refusal(value: object, name: str) -> str:
 
 
 def test_the_types_of_arguments_can_be_found() -> None:
-    for kind in (memdesc.DataType, memdesc.Layout, memdesc.ImageDesc):
+    for kind in (memdesc.Extra, memdesc.Layout, memdesc.ImageDesc):
         declared = get_type_hints(kind)
         found = get_type_hints(kind.__init__)
         assert found.pop("return") is type(None)
