@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.elements import Elements, Location, emit_clear, first_vector
+from reorder.cpu.kernels.elements import Elements, Location, cover, emit_clear
 from reorder.cpu.llvm.emit import (
     BYTE,
     Value,
@@ -33,7 +33,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.program import ALIKE
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 
 # Bytes of the longest mask.
 _MASK_NBYTES = 256
@@ -184,7 +184,7 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
                         move(src, dst)
                     with at_end:
                         elements.store_vector(elements.zeros(lanes), dst)
-                        _copy_each(elements, src, dst, valid)
+                        _copy(elements, src, dst, valid)
     for _, dst, _ in rows._replace(first=maximum(data_rows, rows.first)).each():
         elements.store_vector(elements.zeros(lanes), dst)
 
@@ -339,7 +339,7 @@ def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -
         mask = elements.lane_mask(count, LINE_NBYTES)
         elements.store_masked(elements.load_masked(src, mask), dst, mask)
     else:
-        _copy_tail(elements, src, dst, count, LINE_NBYTES)
+        _copy(elements, src, dst, count)
 
 
 def _joined_line(elements: Elements, own: Location, count: Value, follower: Location) -> Value:
@@ -416,40 +416,19 @@ def _emit_parts(rows: Rows, part: tuple[int, int, int]) -> None:
 def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
     elements, head = rows.elements, rows.head
-    copy = _copy_each if elements.is_nibble else _copy_vectors
     for src, dst, is_valid in rows.rebased().each():
         valid = where(is_valid, head.valid, 0)
-        copy(elements, src, dst, valid)
+        _copy(elements, src, dst, valid)
         emit_clear(elements, dst + valid, head.extent - valid)
 
 
-def _copy_each(elements: Elements, src: Location, dst: Location, count: Value) -> None:
-    """Copy a run element by element."""
-    with loop(0, count) as i:
-        elements.store(elements.load(src + i), dst + i)
+def _copy(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy a run of any length."""
 
+    def move(i: Value, lanes: int) -> None:
+        elements.store_vector(elements.load_vector(src + i, lanes), dst + i)
 
-def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:
-    """Copy a run by vectors; the last one overlaps the one before it."""
-    lanes = register_bits() // elements.bits
-    with either(count >= lanes) as (enough, few):
-        with enough:
-            last = count - lanes
-            with loop(first_vector(elements, dst, lanes, count), count, lanes) as next_start:
-                start = maximum(minimum(next_start, last), 0)
-                elements.store_vector(elements.load_vector(src + start, lanes), dst + start)
-        with few:
-            _copy_tail(elements, src, dst, count, lanes)
-
-
-def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, lanes: int) -> None:
-    """Copy fewer than `lanes` elements, by a vector for each bit of `count` that is set."""
-    lanes //= 2
-    while lanes:
-        with when((count & lanes) != 0):
-            done = count & (-2 * lanes)
-            elements.store_vector(elements.load_vector(src + done, lanes), dst + done)
-        lanes //= 2
+    cover((0, count), elements.sizes, move, dst=(elements, dst))
 
 
 def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:

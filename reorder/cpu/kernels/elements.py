@@ -4,6 +4,7 @@ In a register an element is an integer of its width; a 4-bit one is the low half
 memory two 4-bit elements share a byte, the one of even index in its low half.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -17,8 +18,11 @@ from reorder.cpu.llvm.emit import (
     Type,
     Value,
     call,
+    either,
     loop,
     mark_non_temporal,
+    maximum,
+    minimum,
     when,
     where,
 )
@@ -27,8 +31,6 @@ from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
 
 _NIBBLE_BITS, _NIBBLE = 4, 15
-# Bits of the shortest vector of zeros: shorter tails are written element by element.
-_LEAST_BITS = 64
 
 # Rows of at least this many vectors are worth one more, so that the others do not cross lines.
 LONG_ROW = 8
@@ -56,6 +58,9 @@ class Elements:
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
         self._pointer_type = self.type.as_pointer()
         self.zero = Number(builder, ir.Constant(self.type, 0))
+        # lanes of the vectors that cover a run: of a register, of a quarter of it, and so on
+        lanes = 1 if self.is_nibble else register_bits() // self.bits
+        self.sizes = tuple(sorted({max(1, lanes >> k) for k in (0, 2, 4, 6)}, reverse=True))
 
     def vector_type(self, lanes: int) -> Type:
         """Return the type of a vector of elements."""
@@ -203,23 +208,51 @@ def first_vector(
     return where((count >= LONG_ROW * lanes) & (skipped > 0), skipped - lanes, 0)
 
 
+def cover(
+    span: tuple[Value, Value],
+    sizes: tuple[int, ...],
+    emit: Callable[[Value, int], None],
+    *,
+    overlaps: bool = True,
+    dst: tuple[Elements, Location] | None = None,
+) -> None:
+    """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
+
+    `emit` takes the first element of a vector, and its lanes. With `overlaps` the last vector may
+    overlap the one before it, so the emitted code must give the same result when it runs twice on
+    an element. `dst` is where element 0 is written, if the second vector may overlap the first one
+    too, so that it starts a cache line.
+    """
+    first, last = span
+    lanes, *narrower = sizes
+    if not narrower:
+        with loop(first, last, lanes) as i:
+            emit(i, lanes)
+        return
+    count = last - first
+    if overlaps:
+        with either(count >= lanes) as (enough, few):
+            with enough:
+                end, start = last - lanes, first
+                if dst is not None:
+                    elements, place = dst
+                    start = first_vector(elements, place + first, lanes, count) + first
+                with loop(start, last, lanes) as i:
+                    emit(maximum(minimum(i, end), first), lanes)
+            with few:
+                cover(span, tuple(narrower), emit)
+        return
+    middle = first + (count & -lanes)
+    with loop(first, middle, lanes) as i:
+        emit(i, lanes)
+    cover((middle, last), tuple(narrower), emit, overlaps=False)
+
+
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
     """Write `count` zeros; often there are none to write, so that is tested first."""
-    with when(count > 0):
-        _clear_vectors(elements, dst, count)
 
-
-def _clear_vectors(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros: whole registers first, then ever shorter vectors."""
-    lanes = 1 if elements.is_nibble else register_bits() // elements.bits
-    least = 1 if elements.is_nibble else max(1, _LEAST_BITS // elements.bits)
-    whole = count & -lanes
-    with loop(0, whole, lanes) as i:
+    def clear(i: Value, lanes: int) -> None:
         elements.store_vector(elements.zeros(lanes), dst + i)
-    while lanes > least:
-        lanes //= 2
-        with when((count & lanes) != 0):
-            elements.store_vector(elements.zeros(lanes), dst + whole)
-        whole = count & -lanes
-    with loop(whole, count) as i:
-        elements.store(elements.zero, dst + i)
+
+    with when(count > 0):
+        cover((0, count), elements.sizes, clear)

@@ -17,7 +17,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.codecs import GROUP, Codec, any_nan, is_number, lesser
-from reorder.cpu.kernels.elements import Elements, Location, first_vector
+from reorder.cpu.kernels.elements import Elements, Location, cover
 from reorder.cpu.llvm.emit import (
     Builder,
     Value,
@@ -159,17 +159,18 @@ def _emit_row(row: _Row) -> None:
         return
     if row.converts:
         # of loads and stores, the more bytes should not cross lines
-        aligned = dst if dst.elements.bits >= src.elements.bits else None
-        _each_vector((columns.like(0), columns), sizes, row.run, overlaps=True, dst=aligned)
+        is_wider = dst.elements.bits >= src.elements.bits
+        aligned = (dst.elements, dst.start) if is_wider else None
+        cover((0, columns), sizes, row.run, dst=aligned)
         return
     # src may be dst, so vectors must not overlap: elements would be computed twice
     if not masks_elements(src.dtype, dst.dtype, row.operand.dtype):
-        _each_vector((columns.like(0), columns), sizes, row.run, overlaps=False)
+        cover((0, columns), sizes, row.run, overlaps=False)
         return
     # the head, up to the first line of dst, and the tail are one vector each
     head = _head_of(row)
     whole = head + ((columns - head) & -_LANES)
-    _each_vector((head, whole), (sizes[0], _LANES), row.run, overlaps=False)
+    cover((head, whole), (sizes[0], _LANES), row.run, overlaps=False)
     with loop(0, head.like(2)) as end:
         start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
         with when(count > 0):
@@ -203,7 +204,7 @@ def _emit_pairs(row: _Row, packed: Location) -> None:
     with loop(0, head) as i:
         row.run(i, 1)
     last = columns - ((columns - head) & 1)
-    _each_vector((head, last), (*row.sizes[:-1], 2), row.run, overlaps=True)
+    cover((head, last), (*row.sizes[:-1], 2), row.run)
     with loop(last, columns) as i:
         row.run(i, 1)
 
@@ -218,7 +219,7 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
     if row.src.elements.is_nibble:
         _emit_row(row)
         return
-    cover = partial(_each_vector, sizes=row.sizes, emit=row.run, overlaps=row.converts)
+    run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.converts)
     if at is not None:
         following = at(minimum(row.number + 1, row.stage.table.rows - 1))
         is_preceded = row.follows(at(maximum(row.number - 1, 0)))
@@ -228,59 +229,20 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
     start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
     with nullcontext() if at is None else when(~is_preceded):
-        cover((0, start))
+        run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
         stop = start + ((columns - start) & -lanes)
         with loop(start, stop, lanes) as i:
             row.run(i, lanes, non_temporal=True)
         start = stop
     if at is None:
-        cover((start, columns))
+        run((start, columns))
         return
     with when(start < columns), either(is_followed) as (joined, alone):
         with joined:
             row.run_joined(start, line, following)
         with alone:
-            cover((start, columns))
-
-
-def _each_vector(
-    span: tuple[Value, Value],
-    sizes: tuple[int, ...],
-    emit: Callable[[Value, int], None],
-    *,
-    overlaps: bool,
-    dst: _Side | None = None,
-) -> None:
-    """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
-
-    `emit` takes the first element of a vector, and its lanes. With `overlaps` the last vector may
-    overlap the one before it, so the emitted code must give the same result when it runs twice on
-    an element. `dst` is the row that they write, if the second vector may overlap the first one
-    too, so that it starts a cache line.
-    """
-    first, last = span
-    lanes, *narrower = sizes
-    if not narrower:
-        with loop(first, last, lanes) as i:
-            emit(i, lanes)
-        return
-    count = last - first
-    if overlaps:
-        with either(count >= lanes) as (enough, few):
-            with enough:
-                end, start = last - lanes, first
-                if dst is not None:
-                    start = first_vector(dst.elements, dst.start + first, lanes, count) + first
-                with loop(start, last, lanes) as i:
-                    emit(maximum(minimum(i, end), first), lanes)
-            with few:
-                _each_vector(span, tuple(narrower), emit, overlaps=True)
-        return
-    middle = first + (count & -lanes)
-    with loop(first, middle, lanes) as i:
-        emit(i, lanes)
-    _each_vector((middle, last), tuple(narrower), emit, overlaps=False)
+            run((start, columns))
 
 
 class _Side(NamedTuple):
