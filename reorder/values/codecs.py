@@ -251,22 +251,22 @@ def encode_float(value: Expr, form: FloatFormat) -> Expr:
     if form == wide:
         return select(magnitude > wide.overflow, bits | 1 << wide.mantissa - 1, bits)
     down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
-    if bias:
-        # larger numbers and NaN become this one, whose code follows that of the largest number
-        limit = (bias << wide.mantissa) + (form.overflow << down)
-        bounded = let("bounded", select(magnitude < limit, magnitude, limit))
-        # the power of two below it, at least that of the least normal number
-        least = bias + 1 << wide.mantissa
-        power = let("power", bounded & wide.overflow)
-        power = let("raised", select(power > least, power, least))
-        # adding this number rounds to the last mantissa bit of the format
-        large = let("large", power + (down << wide.mantissa))
-        total = let("total", bounded.value_of_bits() + large.value_of_bits())
-        code = let("finite", (power >> down) - (least >> down) + (total.bits() - large))
-    else:
-        half = (1 << down - 1) - 1
-        rounded = let("rounded", magnitude + half + (magnitude >> down & 1) >> down)
-        code = let("finite", select(rounded > form.largest, form.overflow, rounded))
+    if not bias:
+        # what is rounded up from the largest number is infinite
+        upper, half = let("upper", bits >> down), (1 << down - 1) - 1
+        rounded = let("rounded", bits + half + (upper & 1) >> down)
+        return select(magnitude > wide.overflow, upper | form.nan, rounded)
+    # larger numbers and NaN become this one, whose code follows that of the largest number
+    limit = (bias << wide.mantissa) + (form.overflow << down)
+    bounded = let("bounded", select(magnitude < limit, magnitude, limit))
+    # the power of two below it, at least that of the least normal number
+    least = bias + 1 << wide.mantissa
+    power = let("power", bounded & wide.overflow)
+    power = let("raised", select(power > least, power, least))
+    # adding this number rounds to the last mantissa bit of the format
+    large = let("large", power + (down << wide.mantissa))
+    total = let("total", bounded.value_of_bits() + large.value_of_bits())
+    code = let("finite", (power >> down) - (least >> down) + (total.bits() - large))
     if form.nan != form.overflow:
         nan: Expr | int = form.nan
         if form.has_inf:
