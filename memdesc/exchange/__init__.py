@@ -292,6 +292,5 @@ def _readings(given: Given) -> MemoryDesc | None:
             f"as {first}:{excerpt(given.text)[1:-1]}"
         )
     if refused and not readers:
-        refused.sort(key=lambda error: not isinstance(error, UnsupportedFormatError))
-        raise refused[0]
+        raise min(refused, key=lambda error: not isinstance(error, UnsupportedFormatError))
     return next(iter(readers), None)

@@ -26,7 +26,7 @@ _FORMATS = {
 _OF_ANY_SIZE = "torch.contiguous_format"
 # an order has dim 0; strides may have a 0 too
 _ORDER = r"\s*[(\[][0-9, ]*\b0\b[0-9, ]*[)\]]\s*"
-_FIXED = r"\w+Layout\s*\((.*)\)"
+_FIXED = r"(\w+Layout)\s*\((.*)\)"
 # a string, or a word that is not the name of an argument, such as torch.float32
 _WORD = r"'[^']*'|\b([A-Za-z_][\w.]*)\b(?!\s*=)"
 # what is given by name: in a FixedLayout, after a device and a data type, and without one
@@ -68,16 +68,16 @@ def _read(given: Given) -> MemoryDesc:
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
         impossible("it stands for the layout of some other tensor")
-    fixed = re.fullmatch(_FIXED, text, re.DOTALL)
     if re.fullmatch(_ORDER, text):  # tensor.dim_order() prints the order alone
         text = f"dim_order={text}"
-    arguments = fixed[1] if fixed else text
+    fixed = re.fullmatch(_FIXED, text, re.DOTALL)
+    arguments = fixed[2] if fixed else text
     args, values = values_of_call(
         re.sub(_WORD, lambda word: repr(word[1]) if word[1] else word[0], arguments)
     )
-    if fixed:
-        is_whole = len(args) == 2 and {"size", "stride"} <= {*values} <= _FIXED_KEYS  # noqa: PLR2004 - device and data type
-        is_known = is_whole and text.partition("(")[0].strip() == "FixedLayout"
+    if fixed:  # a device and a data type come first
+        is_known = {"size", "stride"} <= {*values} <= _FIXED_KEYS and len(args) == 2  # noqa: PLR2004
+        is_known = is_known and fixed[1] == "FixedLayout"
     else:
         is_known = not args and bool(values) and {*values} <= _KEYS
     if not is_known:

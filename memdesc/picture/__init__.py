@@ -74,7 +74,7 @@ class Picture:
         >>> memdesc.memory_desc((3, 4), "u8", "ba").show().encoded(".svg")[:4]
         b'<svg'
         """
-        match ending.lower() if isinstance(ending, str) else ending:
+        match ending.lower() if isinstance(ending, str) else None:
             case "" | ".svg":
                 return f"{self.svg}\n".encode()
             case ".png":

@@ -13,8 +13,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from memdesc.banks import BANKS, WORD
 from memdesc.dtypes import DataType
 from memdesc.layout import Block, Layout, axis_index, index_at, memory_order
@@ -31,8 +29,6 @@ _MIN_RUN = 4
 LINES = 20
 # highlighted elements that are always shown
 _MAX_WANTED = 8
-# of more values the longest is not searched for
-_MAX_VALUES, _LONG_VALUE = 4096, "-1.234e-05"
 
 
 class Cell(NamedTuple):
@@ -114,15 +110,6 @@ class Cells:
         """The loops that count blocks; none if nothing is blocked."""
         inner = self.layout.base().inner()
         return [block for block in self.order if block not in inner] if inner else []
-
-    @property
-    def widest(self) -> str:
-        """The longest number of a cell, or one as long."""
-        if self.values is None:
-            return str(self.layout.last)
-        if self.layout.nelems > _MAX_VALUES:
-            return _LONG_VALUE
-        return max((_value(self.values[i]) for i in np.ndindex(self.layout.dims)), key=len)
 
     @property
     def wanted(self) -> tuple[tuple[int, ...], ...]:

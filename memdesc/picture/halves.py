@@ -32,7 +32,7 @@ class Table(NamedTuple):
     text; `tops` those of columns, and `groups` those of `span` columns from the given one. `marks`
     has the row and column of cells that start a cache line, or is None in a panel.
 
-    A panel has the longest number of the grid, the index of the panel dims, and the blocks that
+    A panel has the longest number in the grid, the index of the panel dims, and the blocks that
     contain it if there are any. It is `after_gap` if panels are left out before it.
     """
 
@@ -171,7 +171,7 @@ _MIN_PANELS = 4
 
 def grid_of(cells: Cells) -> Half:
     """Choose the dims of rows, columns and panels, and their visible indices; others have 0."""
-    layout, letters, widest = cells.layout, cells.letters, cells.widest
+    layout, letters = cells.layout, cells.letters
     *panel_dims, column = cells.long_dims or (layout.ndims - 1,)
     row = panel_dims.pop() if panel_dims else -1  # no dim
     share = 2 if panel_dims else 1
@@ -202,12 +202,13 @@ def grid_of(cells: Cells) -> Half:
             [("" if row < 0 else str(i),) * 2 for i in rows],
             list(map(str, columns)),
             " ".join(f"{letters[dim]}={i}" for dim, i in panel.items()),
-            widest=widest,
             at=chosen,
             block=block if max(inner, default=1) > 1 else None,
             after_gap=number != before + 1,
         )
         tables.append(table)
+    widest = max((each.number for table in tables for each in table.shown), key=len)
+    tables = [table._replace(widest=widest) for table in tables]
     named = [f"rows {letters[row]}"] if row >= 0 else []
     named.append(f"columns {letters[column]}")
     if panel_dims:

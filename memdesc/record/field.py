@@ -13,7 +13,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import checked_ints
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Layout, without_gaps
 from memdesc.overlap import check_overlap
 
@@ -113,7 +113,7 @@ class Field(Checked):
         >>> memdesc.record.record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
         [0, 0, 1, 1]
         """
-        elements = np.arange(size)
+        elements = np.arange(checked_int("size", size))
         if not self.index:
             return elements // self.groups[-1]
         group, place = np.divmod(elements, self.groups[-1])

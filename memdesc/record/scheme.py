@@ -102,10 +102,8 @@ def check_names(name: str, legal: Options, given: Options) -> None:
 def block_sizes(name: str, block: Any) -> tuple[int, int]:
     """Return the rows and columns of a block: a number for both, or a string such as 128x64."""
     if isinstance(block, str):
-        words = block.split("x")
-        sizes = [int(word) for word in words if word.isdecimal()]
-        if len(words) == len(sizes) == len("oi") and min(sizes) > 0:
-            return sizes[0], sizes[1]
+        if match := re.fullmatch("([1-9][0-9]{0,17})x([1-9][0-9]{0,17})", block):
+            return int(match[1]), int(match[2])
     else:
         with suppress(MemdescError):
             if (size := checked_int("block", block)) > 0:
