@@ -3,7 +3,6 @@
 from llvmlite import ir
 
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
-from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.llvm.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
@@ -59,7 +58,3 @@ def _call_c(builder: Builder, address: Number, values: list[Number]) -> Number:
 
 def _call_interpreter(_: Builder, address: Number, values: list[Number]) -> None:
     emit_call(address, InterpreterCall(*values))
-
-
-def _run_tiles(_: Builder, call: list[Number], slots: Number) -> None:
-    emit_tiles(InterpreterCall(*call), slots)

@@ -11,18 +11,41 @@ from reorder.cpu.kernels.interpreter import (
     each_range,
     emit_call,
 )
-from reorder.cpu.llvm.emit import I64, Value, load_fields, loop, stack_space, where
+from reorder.cpu.llvm.emit import (
+    I64,
+    Number,
+    Value,
+    int64_pointer,
+    load_fields,
+    loop,
+    phi,
+    stack_space,
+    when,
+    where,
+)
 from reorder.cpu.schedule.tile_program import (
+    LOCKS_AT,
     NO_OPERAND,
     OPERANDS,
+    SCRATCH_NBYTES,
+    SCRATCHES,
+    SCRATCHES_AT,
     SLOT_NBYTES,
+    YIELD_AT,
     Base,
     Placement,
     TileHead,
+    TilesHead,
     TileStep,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.cpu.target import SHARED_NBYTES
 from reorder.plan.nodes import SRC
+
+# Fibonacci hashing: the odd number closest to 2**64 divided by the golden ratio, as a signed
+# number. Stacks are at least 16 KiB apart; the highest bits of the product are the place.
+_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
+_STACK_SHIFT, _PLACE_SHIFT = 14, 64 - (SCRATCHES - 1).bit_length()
 
 
 class _Tile(NamedTuple):
@@ -37,8 +60,50 @@ class _Tile(NamedTuple):
     following: Value
 
 
-def emit_tiles(call: InterpreterCall, slots: Value) -> None:
-    """Run the steps of all tiles of a call."""
+def emit_tiles(call: InterpreterCall) -> None:
+    """Run the steps of all tiles of a call, in a scratch that no other thread uses meanwhile."""
+    block = load_fields(call.program, TilesHead).scratch_block
+    number = _take_scratch(block)
+    tiles = call._replace(program=call.program + nbytes_of(TilesHead))
+    # a scratch starts at a cache line
+    _emit_all(tiles, block + SCRATCHES_AT + number * SCRATCH_NBYTES)
+    lock = _lock_of(block, number)
+    block.builder.store_atomic(I64(0), lock.raw, "release", WORD_NBYTES)
+
+
+def _take_scratch(block: Value) -> Value:
+    """Take a scratch that no thread uses; returns its number.
+
+    The search starts at a place that depends on the stack of the thread, so that a thread finds the
+    scratch that is in its caches.
+    """
+    builder = block.builder
+    stack = stack_space(builder, I64, 1)
+    first = ((stack >> _STACK_SHIFT) * _FACTOR >> _PLACE_SHIFT) & (SCRATCHES - 1)
+    before = builder.block
+    search, used, taken = map(builder.append_basic_block, ("search", "used", "taken"))
+    builder.branch(search)
+    builder.position_at_end(search)
+    number = phi((first, before))
+    lock = _lock_of(block, number).raw
+    exchanged = builder.cmpxchg(lock, I64(0), I64(1), "seq_cst", "seq_cst")
+    builder.cbranch(builder.extract_value(exchanged, 1), taken, used)
+    builder.position_at_end(used)
+    following = (number + 1) & (SCRATCHES - 1)
+    with when(following == first):
+        kind = ir.FunctionType(I64, [I64]).as_pointer()
+        builder.call(block[YIELD_AT].inttoptr(kind).raw, [I64(0)])
+    number.raw.add_incoming(following, builder.block)
+    builder.branch(search)
+    builder.position_at_end(taken)
+    return number
+
+
+def _lock_of(block: Value, number: Value) -> Number:
+    return int64_pointer(block + LOCKS_AT + number * SHARED_NBYTES, 0)
+
+
+def _emit_all(call: InterpreterCall, slots: Value) -> None:
     builder = slots.builder
     offsets = stack_space(builder, I64, OPERANDS)
     placement = stack_space(builder, I64, len(Placement._fields))

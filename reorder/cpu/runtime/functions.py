@@ -1,4 +1,4 @@
-"""Compile Python functions of integers with numba: the pool, scratch, and the fast call.
+"""Compile Python functions of integers with numba: the pool and the fast call.
 
 This module is imported when such a function has no file yet; nothing else imports numba. Numba
 turns the function into LLVM's text, and all else is as for other kernels. What a function calls

@@ -56,8 +56,3 @@ def call_c(address: int, values: tuple[int, ...]) -> int:
 def call_interpreter(address: int, call: tuple[int, ...]) -> None:
     """Call the compiled interpreter at an address with an `InterpreterCall`."""
     raise NotImplementedError
-
-
-def run_tiles(call: tuple[int, ...], slots: int) -> None:
-    """Run the steps of the tiles of an `InterpreterCall`, with the slots at an address."""
-    raise NotImplementedError

@@ -21,7 +21,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import fields_of
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import LINE_NBYTES, SHARED_NBYTES
 from reorder.plan.nodes import Node
 
 # Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
@@ -162,6 +162,15 @@ class TilesHead(NamedTuple):
 
 
 TILES = fields_of(TilesHead)
+# How many scratches there are; the system gives each its memory at its first use. A call that finds
+# none free waits for one: none is held for longer than the call of an interpreter.
+SCRATCHES = 256
+# The block is the address of the C function that yields the core, then a lock for each scratch in
+# its own cache line, then the scratches. Every `Base` but src and dst is a slot of a scratch.
+YIELD_AT = 0
+LOCKS_AT = SHARED_NBYTES
+SCRATCHES_AT = LOCKS_AT + SCRATCHES * SHARED_NBYTES
+SCRATCH_NBYTES = (len(Base) - Base.SRC_ELEMENTS) * SLOT_NBYTES
 
 
 class TileHead(NamedTuple):

@@ -291,7 +291,10 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
         for _ in range(2)
     ]
     cold, warm = runs
-    assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold.stderr
+    assert (
+        "reorder: compiled the kernel 'interpreter of 32-bit elements, transposed' in"
+        in cold.stderr
+    )
     assert f"s: {tmp_path} had no code for it" in cold.stderr
     assert cold.stdout == "llvmlite numba reorder.cpu.kernels\n"
     assert warm.stderr == ""
@@ -370,6 +373,11 @@ src, dst = (memdesc.memory_desc((3, 4), "f32", tag) for tag in ("ab", "ba"))
 reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
 print("fast call" in [kernel["kernel"] for kernel in compiled_kernels()], "numba" in sys.modules)
 """
+_CONVERTED = """
+reorder.reorder(np.ones((4, 20), np.float32), "ba", dtype="s8", threads=1)
+names = [kernel["kernel"] for kernel in compiled_kernels()]
+print("interpreter of tiles" in names, "numba" in sys.modules)
+"""
 _IMPORTS = """
 import sys
 import numpy as np, memdesc, reorder
@@ -378,8 +386,8 @@ from reorder.cpu.runtime.fast_call import MIN_REPEATED
 """
 
 
-# whether more is compiled than the first kernel, or the fast call is, and whether numba is loaded:
-# in a process without kernels in a cache, and in the next one
+# whether a kernel is compiled besides the first one, or the one that a program asks for, and
+# whether numba is loaded: in a process without kernels in a cache, and in the next one
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "cold", "warm"),
@@ -387,8 +395,9 @@ from reorder.cpu.runtime.fast_call import MIN_REPEATED
         (_FIRST, ["False False"] * 8 + ["True True"], ["False False"] * 8 + ["True False"]),
         (_REPEATED, ["False False", "False False", "True True"], ["True False"] * 3),
         (_PREPARED, ["True True"], ["True False"]),
+        (_CONVERTED, ["True False"], ["True False"]),
     ],
-    ids=["first small reorders", "many repeated calls", "a prepared plan"],
+    ids=["first small reorders", "many repeated calls", "a prepared plan", "a conversion"],
 )
 def test_code_is_compiled_when_it_is_worth_it_and_then_loaded(
     program: str, cold: list[str], warm: list[str], tmp_path: Path
