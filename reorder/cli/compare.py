@@ -152,19 +152,19 @@ def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
     return [[at[first], at[last]] for first, last in zip(starts, [*ends, len(at) - 1], strict=True)]
 
 
-def _checkpoint_line(row: Facts) -> str:
-    said = row.get("problem")
-    if said is None:
-        amounts = ", ".join(f"{name.replace('_', ' ')} {_amount(row[name])}" for name in _AMOUNTS)
-        at, a, b = row["worst"]
-        said = (
-            f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
-        )
-    if row.get("causes"):
-        said += f"; {', or '.join(row['causes'])}"
+def _line(pair: Pair) -> str:
+    found, said = pair.found, pair.problem
+    if found is not None and found.worst is not None:
+        at, a, b, *_ = found.worst
+        amounts = (f"{name.replace('_', ' ')} {_amount(getattr(found, name))}" for name in _AMOUNTS)
+        said = f"{found.differing} of {prod(found.dims)} elements, worst {at}: {_number(a)} and "
+        said += ", ".join((_number(b), *amounts))
+    if pair.causes:
+        said += f"; {', or '.join(pair.causes)}"
     # the sides say nothing new if they are the named files, or tensors of the same type
-    is_clear = row["a"].endswith(row["name"]) or row["a"] == row["b"]
-    return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
+    one, other = pair.a.what, pair.b.what
+    is_clear = one.endswith(pair.name) or one == other
+    return f"{pair.name}: " + ("" if is_clear else f"{one} and {other}: ") + said
 
 
 def _amount(amount: float | str) -> str:
@@ -218,12 +218,12 @@ def _compare_sets(
 ) -> tuple[Facts, int]:
     """Compare what has the same names on both sides; `unread` says why something is left out."""
     pairs = [*compare_contents(left, right, **_tolerance(options))]
-    apart = [_row(pair) for pair in pairs if not pair.is_equal]
+    apart = [pair for pair in pairs if not pair.is_equal]
     facts: Facts = {
         "a": options.a,
         "b": options.b,
         "compared": len(pairs),
-        "differing": Said(apart, [*map(_checkpoint_line, apart)] or "none"),
+        "differing": Said([*map(_row, apart)], [*map(_line, apart)] or "none"),
         "only_in_a": [each.name for name, each in left.items() if name not in right],
         "only_in_b": [each.name for name, each in right.items() if name not in left],
         "raw_codes": [each.name for each in pairs if each.a.missing or each.b.missing],
