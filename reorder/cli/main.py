@@ -174,6 +174,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if re.fullmatch("unrecognized arguments:( [0-9]+)+", message):
             message += "; sizes are one argument, joined by x, such as 2x17x5x4"
+        is_name = re.fullmatch("argument DIMS: '[A-Za-z].*such as 2x17x5x4", message, re.DOTALL)
+        if is_name and "LAYOUT [DIMS]" in " ".join(self.format_usage().split()):
+            message += "; give LAYOUT first, then DIMS"
         raise MemdescError(f"{message}; see {self.prog} --help")
 
 

@@ -59,15 +59,15 @@ def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any]
     return {"arrays": {"scales": scales, "zero_points": zero_points}, "axis": axis}
 
 
-class _Output(NamedTuple):
+class Output(NamedTuple):
     """What is written: a layout or an image, and how DST stores it."""
 
     target: MemoryDesc | ImageDesc
     # the layout that DST gives for the bytes; None if these are all that is written
-    stored: MemoryDesc | None
-    name: str
+    stored: MemoryDesc | None = None
+    name: str = DEFAULT_NAME
     # what is stored beside it; None if nothing scales it, or DST has no place for it
-    scales: dict[str, Any] | None
+    scales: dict[str, Any] | None = None
 
     @property
     def desc(self) -> MemoryDesc:
@@ -76,7 +76,14 @@ class _Output(NamedTuple):
 
     def planned(self, path: Path) -> PlannedFile:
         """Return the file of this name; fails if it cannot hold the tensor."""
-        return plan_output(path, self.desc, self.stored, self.name, self.scales)
+        if self.stored is None:
+            nbytes = self.desc.nbytes
+            return PlannedFile(path.name, nbytes, (), {self.name: (0, nbytes)})
+        parts = [(stored_layout(self.name, self.stored), np.empty(0, np.uint8))]
+        if self.scales is not None:
+            parts = quantized_parts(self.name, parts[0], **self.scales)
+        file = plan_file(path, [tensor for tensor, _ in parts], {})
+        return file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -125,12 +132,12 @@ def _answer(options: Options) -> tuple[Facts, int]:
     return facts | padding, 0 if padding.get("padding_zero", True) else 1
 
 
-def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> _Output:
+def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> Output:
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
     # its name in SRC, or that of SRC if it has none there
     name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
-    return _Output(target, None if options.raw else _stored(options.dst, target), name, scales)
+    return Output(target, None if options.raw else _stored(options.dst, target), name, scales)
 
 
 def _has_place(options: Options) -> bool:
@@ -169,7 +176,7 @@ def _stored(dst: str, target: MemoryDesc | ImageDesc) -> MemoryDesc:
 
 
 def _in_pieces(
-    options: Options, src: MemoryDesc, entry: Entry, output: _Output, attr: Attr
+    options: Options, src: MemoryDesc, entry: Entry, output: Output, attr: Attr
 ) -> tuple[str, ...]:
     from reorder.checkpoints.convert.conversion import ConvertOptions  # most tensors are small
 
@@ -179,27 +186,6 @@ def _in_pieces(
     with Progress(output.desc.nbytes) as progress:
         step = partial(progress.move_to, text="reordering")
         return reorder_file(entry, change, target, output.planned(target), how, step)
-
-
-def plan_output(
-    target: Path,
-    dst: MemoryDesc,
-    stored: MemoryDesc | None = None,
-    name: str = DEFAULT_NAME,
-    scales: dict[str, Any] | None = None,
-) -> PlannedFile:
-    """Plan the file of a reordered tensor, with the scales that are stored beside it.
-
-    `stored` is the layout that the file gives for the bytes of `dst`; without it they are written
-    without a header, as `save_raw` does.
-    """
-    if stored is None:
-        return PlannedFile(target.name, dst.nbytes, (), {name: (0, dst.nbytes)})
-    parts = [(stored_layout(name, stored), np.empty(0, np.uint8))]
-    if scales is not None:
-        parts = quantized_parts(name, parts[0], **scales)
-    file = plan_file(target, [tensor for tensor, _ in parts], {})
-    return file.with_data({tensor.name: data.tobytes() for tensor, data in parts[1:]})
 
 
 def reorder_file(
@@ -230,7 +216,7 @@ def reorder_file(
 
 
 def _at_once(
-    options: Options, x: Memory, output: _Output, attr: Attr, progress: Progress
+    options: Options, x: Memory, output: Output, attr: Attr, progress: Progress
 ) -> tuple[str, ...]:
     file = output.planned(as_path(options.dst))  # before the work
     progress.step("reordering", 1)
@@ -282,13 +268,13 @@ def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
             "along dim b"
         ) from None
     given = Operand(path)
-    values = given.load()
+    values = given.memory(None).numpy()
     if os.path.realpath(given.file) == os.path.realpath(target):
         raise MemdescError(
             f"{target!r} cannot be written: it would replace {given.file!r}, which {flag} reads; "
             "name another file"
         )
-    return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
+    return {role: values, f"{role}_mask": bits}
 
 
 def _lay_out(facts: Facts) -> list[str]:

@@ -21,7 +21,7 @@ from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.moves import tasks
 from reorder.checkpoints.moves.changes import Reorder
 from reorder.checkpoints.writer import InUseError, partial_folder
-from reorder.cli.reorder import plan_output, reorder_file
+from reorder.cli.reorder import Output, reorder_file
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.programs import run_python
 from tests.unit.reorder.checkpoints.convert.results import contents, ended_after
@@ -365,7 +365,7 @@ def test_a_reorder_between_files_that_fails_leaves_nothing(tmp_path: Path) -> No
         (tmp_path / "x.npy").touch()
 
     with pytest.raises(MemdescError, match="has changed while it was converted"):
-        reorder_file(entry, Reorder(src, dst), target, plan_output(target, dst), _SMALL, touch)
+        reorder_file(entry, Reorder(src, dst), target, Output(dst).planned(target), _SMALL, touch)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
