@@ -115,15 +115,9 @@ def _entries(index: Any) -> tuple[Any, ...]:
         given = entries_of("index", index)
     except TypeError:
         given = ()
-    if isinstance(index, str | bytes) or not given:
-        return checked_ints("index", index)
-    # Arrays are not tried as integers first: the message would print them, which is slow.
-    if not any(isinstance(i, np.ndarray) and i.ndim for i in given):
-        try:
-            return checked_ints("index", given)
-        except MemdescError:
-            if not any(isinstance(i, Sequence) or getattr(i, "ndim", 0) for i in given):
-                raise
+    others = [i for i in given if type(i) is not int]
+    if not any(isinstance(i, Sequence) or getattr(i, "ndim", 0) for i in others):
+        return checked_ints("index", given or index)
     entries = [checked_integers("index", entry) for entry in given]
     try:
         return tuple(np.broadcast_arrays(*entries))

@@ -513,7 +513,11 @@ class Layout(Checked):
 
     def offset(self, index: tuple[Int, ...]) -> Int:
         """Return the offset of a logical index, or of arrays of them, which must be in range."""
-        return self._summed(axis_index(axis, self.dims, index) for axis in self.axes)
+        # narrow integers of numpy would wrap
+        is_of_numpy = (np.ndarray, np.generic)
+        at: Any = [i.astype(np.int64) if isinstance(i, is_of_numpy) else i for i in index]
+        offset: Int = self._summed(axis_index(axis, self.dims, at) for axis in self.axes)
+        return offset
 
     def _summed(self, along: Iterable[Int]) -> Int:
         """Return the offset of an index along each axis."""

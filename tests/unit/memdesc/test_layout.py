@@ -36,6 +36,13 @@ def test_blocks_sort_as_they_lie_in_memory() -> None:
     assert memory_order(Block(0, 1, 3, 4)) < memory_order(Block(1, 1, 1, 4))
 
 
+def test_narrow_integers_of_numpy_do_not_wrap() -> None:
+    layout = plain(200, 1, dims=(3, 200))
+    index: Any
+    for index in ((np.uint8(2), np.int8(100)), (np.array([2], np.uint8), 100)):
+        assert layout.offset(index) == 500
+
+
 def _raises() -> Any:
     yield 1
     raise RuntimeError
