@@ -12,7 +12,14 @@ import numpy as np
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.immutable import immutable
-from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
+from memdesc.int64 import (
+    INT64_MAX,
+    NOT_SEQUENCES,
+    checked_flag,
+    checked_int,
+    checked_ints,
+    entries_of,
+)
 from memdesc.layout import Layout, axis_index, dim_name, dim_names
 
 if TYPE_CHECKING:
@@ -112,7 +119,7 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
 def _entries(index: Any) -> tuple[Any, ...]:
     """Return the entries of an index, as Python ints or as arrays of one shape."""
     try:
-        given = entries_of("index", index)
+        given = () if isinstance(index, NOT_SEQUENCES) else entries_of("index", index)
     except TypeError:
         given = ()
     others = [i for i in given if type(i) is not int]

@@ -24,18 +24,16 @@ _MAX_ENTRIES = 2**16
 # The most characters quoted from the message of another error.
 _MAX_REASON = 200
 # Iterables that are not sequences of integers: strings, sets (which have no order), mappings.
-_NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
+NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
 
 
 def entries_of(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the entries of a sequence or iterator; refuse one that raises or does not end.
+    """Return the entries of an iterable; refuse one that raises or does not end.
 
-    The error is a TypeError for anything else, whose caller says what is needed.
+    The error is a TypeError for what is not iterable, whose caller says what is needed.
     """
     if type(values) is tuple:
         return values
-    if isinstance(values, _NOT_SEQUENCES):
-        raise TypeError
     try:
         entries = tuple(islice(values, _MAX_ENTRIES + 1))
     except TypeError:
@@ -61,6 +59,8 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
     if type(values) is tuple and not values:
         return ()
     try:
+        if isinstance(values, NOT_SEQUENCES):
+            raise TypeError  # noqa: TRY301 - refused below
         is_scalar = isinstance(values, np.ndarray) and not values.ndim
         given = (values,) if is_scalar else entries_of(name, values)
         has_flag = bool in map(type, given)

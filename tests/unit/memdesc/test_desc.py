@@ -112,3 +112,11 @@ def test_the_names_are_those_of_the_layout_in_all_vocabularies() -> None:
     assert memory_desc((2, 17), "f32", "aB3b").names() == (("memdesc", "aB3b", "any"),)
     # other tags would pad this one beyond int64
     assert "Abc16a" in names_of(memory_desc((2**59, 1, 1), "u8", "Abc16a"))
+
+
+def test_elements_to_highlight_may_be_a_set_and_xor_terms_too() -> None:
+    assert DESC.show(highlight={(0, 1)}).text == DESC.show(highlight=[(0, 1)]).text
+    terms: Any = {(3, 0b111000)}
+    layout = memory_desc((64, 64), "f16").layout
+    parts = (layout.dims, layout.axes, layout.blocks, 0)
+    assert memdesc.Layout(*parts, terms) == memdesc.Layout(*parts, ((3, 0b111000),))
