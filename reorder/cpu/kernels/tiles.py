@@ -62,7 +62,7 @@ class _Tile(NamedTuple):
 
 def emit_tiles(call: InterpreterCall) -> None:
     """Run the steps of all tiles of a call, in a scratch that no other thread uses meanwhile."""
-    block = load_fields(call.program, TilesHead).scratch_block
+    block: Value = load_fields(call.program, TilesHead).scratch_block
     number = _take_scratch(block)
     tiles = call._replace(program=call.program + nbytes_of(TilesHead))
     # a scratch starts at a cache line
