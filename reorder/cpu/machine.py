@@ -39,13 +39,6 @@ OWN_CACHE_NBYTES = 1 << 20
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
-# Smaller reorders gain less from whole lines than the boxes at both ends of rotated rows cost.
-_FILLED_NBYTES = 1 << 16
-
-# Waking a thread costs as much as moving this many bytes.
-_MIN_THREAD_NBYTES = 1 << 16
-
-
 class Machine(NamedTuple):
     """What the schedule of a reorder depends on."""
 
@@ -57,10 +50,11 @@ class Machine(NamedTuple):
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # bytes of src and dst per thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = _LEAST_STREAMED_NBYTES
-    # every thread must write at least this many bytes
-    min_thread_nbytes: int = _MIN_THREAD_NBYTES
-    # bytes of dst from which transpositions write whole lines at any place of dst
-    filled_nbytes: int = _FILLED_NBYTES
+    # every thread must write at least this many bytes: moving them costs as much as waking it
+    min_thread_nbytes: int = 1 << 16
+    # bytes of dst from which transpositions write whole lines at any place of dst; smaller ones
+    # gain less than the boxes at both ends of rotated rows cost
+    filled_nbytes: int = 1 << 16
 
     def exceeds_cache(self, nbytes: int) -> bool:
         """Whether src and dst exceed three quarters of the caches: other code needs the rest."""

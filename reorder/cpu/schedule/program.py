@@ -20,16 +20,11 @@ from math import prod
 
 import numpy as np
 
-from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import (
-    MAX_CALL_SIZE,
-    ScheduledBox,
-    Tables,
-)
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables, width_of
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
@@ -304,7 +299,6 @@ def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[Words]:
 def points_in_bytes(points: Words, bits: int) -> Words:
     """Return points of `bits`-bit elements as a table of `Point`."""
     offsets = points[:, : len(_POINT)]
-    is_padding = offsets[:, _POINT.src] == NOWHERE
-    scaled = np.where(offsets == NOWHERE, 0, offsets) * max(1, bits // BYTE_BITS)
-    scaled[is_padding, _POINT.src] = NOWHERE
-    return np.ascontiguousarray(scaled)
+    scaled = np.ascontiguousarray(offsets * width_of(bits))
+    scaled[offsets[:, _POINT.src] == NOWHERE, _POINT.src] = NOWHERE
+    return scaled

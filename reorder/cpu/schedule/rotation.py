@@ -67,7 +67,7 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     is_left = bool(padded) and (not start or padded != [scheduled.rows[-1]])
     if is_left or not (scheduled.is_transposed and scheduled.fills_lines()):
         return ()
-    if start > 0 and not streams and rotation.has_short_rows and rotation.reads_lines_twice():
+    if start > 0 and not streams and rotation.loses_lines():
         return ()
     whole, rest = rotation.parts()
     parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
@@ -92,23 +92,14 @@ class _Rotation(NamedTuple):
         """Elements of a cache line."""
         return LINE_BITS // self.scheduled.bits
 
-    @property
-    def has_short_rows(self) -> bool:
-        """Whether rows have few lines, so that many of them are heads."""
-        return size_of(self.scheduled.rows) < MANY_LINES * self.line
+    def loses_lines(self) -> bool:
+        """Whether many lines of src are in heads, and the first-level cache loses them.
 
-    def reads_lines_twice(self) -> bool:
-        """Whether the first-level cache loses lines of src that two loads of a head share.
-
-        Rotated, each load of a head crosses the end of a line.
+        Rotated, each load of a head crosses the end of a line, which the next load shares.
         """
-        return rows_collide(self._table(self.scheduled.rows[-1].extent)[: self.line])
-
-    def _followers_of(self, group: tuple[Node, ...]) -> list[Node]:
-        """Return the loops around a group that form a run with it in dst, innermost first."""
-        others = [node for node in self.box.nodes if node not in group]
-        size = size_of(group) * self.scheduled.width
-        return [others[k] for k in contiguous_loops(others, 1, size)]
+        rows = self.scheduled.rows
+        is_short = size_of(rows) < MANY_LINES * self.line
+        return is_short and rows_collide(self._table(rows[-1].extent)[: self.line])
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
         """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""
@@ -139,7 +130,10 @@ class _Rotation(NamedTuple):
             return [*whole, *self._tiles(_moved(self.box, distance), self._table(last))], []
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
-        for follower in self._followers_of(rows):
+        others = [node for node in self.box.nodes if node not in rows]
+        # the loops around that form a run with the rows in dst, innermost first
+        for k in contiguous_loops(others, 1, size_of(rows) * self.scheduled.width):
+            follower = others[k]
             steps = follower.extent - 1
             part, jump = steps_of(end, follower, 0, steps), follower.strides[0] - start
             table = [*tail[self.head :], *(_moved_row(offset, jump) for offset in head)]
