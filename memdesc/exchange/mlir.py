@@ -45,7 +45,7 @@ _MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<output
 _MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*(?:{_STRIDED}|{_MAP})\s*)?>"
 
 _ATTRIBUTES = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
-# as printed, and in the generic form
+# as printed, and in the generic form, which has static_inner_tiles
 _LIST = r"=\s*(?:\[(?P<list>[^\]]*)\]|array<i64(?::(?P<array>[^>]*))?>)"
 
 
@@ -182,7 +182,7 @@ def _pack_of_tag(tag: FormatTag, dims: tuple[int, ...]) -> _Pack | None:
 def _attributes(text: str) -> _Pack:
     values = {}
     for name in _ATTRIBUTES:
-        lists = list(re.finditer(rf"\b{name}\s*{_LIST}", text))
+        lists = list(re.finditer(rf"\b(?:static_)?{name}\s*{_LIST}", text))
         if len(lists) > 1:
             unclear(f"it has {name} twice")
         if lists:
@@ -215,6 +215,6 @@ def _pack_of(values: _Pack, dims: tuple[int, ...]) -> tuple[FormatTag, tuple[int
     return tag_of_digits(digits), shape
 
 
-_SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:\binner_tiles\b|\blinalg\.).*"
+_SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:inner_tiles\b|\blinalg\.).*"
 
 SYSTEM = System("mlir", "MLIR", _write, _read, _SPELLING)
