@@ -84,7 +84,7 @@ class Codec:
     def values(self, work: str) -> Type:
         """Return the type of values of a working type."""
         if work in FLOATS:
-            return self.vector(_DOUBLE if code_bits(work) == 64 else _FLOAT)  # noqa: PLR2004 - f64 or f32
+            return self.vector(_DOUBLE if work == "f64" else _FLOAT)
         return self.integers(code_bits(work))
 
     def splat(self, vector_type: Type, value: float) -> Value:
@@ -132,7 +132,7 @@ class Codec:
                 return is_true.zext(kind) if work in INTEGERS else is_true.uitofp(kind)
             case ExponentFormat() | FloatFormat() as form:
                 values = _decode_float(self, codes, form)
-        return values if values.type == kind else values.fpext(kind)
+        return values.fpext(kind)
 
     def canonical(self, values: Value, work: str) -> Value:
         """Return floats in which every NaN is the positive quiet NaN without payload."""
@@ -175,8 +175,7 @@ class Codec:
         bits = code_bits(name)
         if codes.type.element == _I32 and _narrows_registers(self, bits):
             return _narrow_integers(self, codes, IntegerFormat(0, (1 << bits) - 1))
-        kind = self.integers(bits)
-        return codes if codes.type == kind else codes.trunc(kind)
+        return codes.trunc(self.integers(bits))
 
 
 def is_number(values: Value) -> Value:
@@ -192,11 +191,6 @@ def any_nan(left: Value, right: Value) -> Value:
 def lesser(left: Value, right: Value) -> Value:
     """Return the lesser of two unsigned numbers."""
     return where(left.below(right), left, right)
-
-
-def greater(left: Value, right: Value) -> Value:
-    """Return the greater of two unsigned numbers."""
-    return where(left.above(right), left, right)
 
 
 def _decode_integer(codec: Codec, codes: Value, form: IntegerFormat, work: str) -> Value:
@@ -287,17 +281,17 @@ def _encode_integer(
         if work in INTEGERS
         else _round(codec, values, work, form, may_be_nan=may_be_nan)
     )
-    if codes.type.element.width != width:
-        codes = codes.trunc(codec.integers(width))
+    codes = codes.trunc(codec.integers(width))
     return codes if form.bits == width else codes & ((1 << form.bits) - 1)
 
 
 def _clamp(values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
     """Saturate integers; bounds outside the range of the working type have no effect."""
-    low, high = (values.like(n) for n in (max(form.low, work.low), min(form.high, work.high)))
+    high = values.like(min(form.high, work.high))
     if not work.is_signed:
-        return greater(lesser(values, high), low)
-    return maximum(minimum(values, high), low)
+        # no type starts above 0
+        return lesser(values, high)
+    return maximum(minimum(values, high), max(form.low, work.low))
 
 
 def _round(
