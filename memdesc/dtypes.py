@@ -173,11 +173,12 @@ _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values() if dtype.name n
 _TORCH = "torch."
 # Further names of integers in torch. In C and numpy the same words mean other widths.
 _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
-# numpy's short strings, which count bytes, in the byte order of the machine
-_NUMPY_STRING = r"[<=|]?(\?|[bfiu][0-9]{1,2})"
+# numpy's short strings, which count bytes
+_NUMPY_STRING = r"[<>=|]?(\?|[bfiu][0-9]{1,2})"
 _COMPLEX = "move real and imaginary parts, x.view(np.float64), which has twice as many elements"
 # types that have no row -> what to do
 _INSTEAD = {
+    **dict.fromkeys(("fp8", "float8"), "there are two, f8_e4m3 and f8_e5m2"),
     "complex64": "move it as a type of the same width, x.view(np.uint64)",
     "complex128": _COMPLEX,
     "complex": _COMPLEX,
@@ -258,7 +259,7 @@ def _by_ml_dtypes() -> dict[np.dtype[Any], DataType]:
 def _hint(spec: Any, name: str | None) -> str:
     """Return the end of the message for an unknown type: what to do about it."""
     if name is not None and re.fullmatch(_NUMPY_STRING, name):
-        with suppress(MemdescError, TypeError):
+        with suppress(TypeError):
             if dtype := _by_numpy(np.dtype(name)):
                 return (
                     f"; numpy's {name!r} is {dtype.name!r}; strings here count bits, "

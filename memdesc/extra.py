@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from operator import index as to_int
@@ -170,12 +171,15 @@ class Extra(Checked):
         for part in parts:
             prefix = next((prefix for prefix in _VERBOSE_FIELDS if part.startswith(prefix)), "")
             digits = part[len(prefix) :]
-            try:
-                given[_VERBOSE_FIELDS[prefix]] = float(digits) if prefix == "sa" else int(digits)
-            except (KeyError, ValueError):
-                raise MemdescError(
-                    f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR"
-                ) from None
+            with suppress(ValueError):
+                number = float(digits) if prefix == "sa" else int(digits)
+                if prefix and _VERBOSE_FIELDS[prefix] not in given:
+                    given[_VERBOSE_FIELDS[prefix]] = number
+                    continue
+            raise MemdescError(
+                f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR, each "
+                "once"
+            )
         extra = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         said = extra.flags if extra else 0
         # a factor of 1 is flagged but not printed

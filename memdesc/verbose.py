@@ -132,6 +132,7 @@ def from_verbose(
     >>> memdesc.verbose.from_verbose("src:f32:p:blocked:aBc8b::f0", "*x20x4")
     runtime_desc((memdesc.RUNTIME, 20, 4), 'f32', 'aBc8b')
     """
+    text = text.strip() if isinstance(text, str) else text
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
         if isinstance(text, str) and (other := re.fullmatch(_OTHER_KIND, text)):

@@ -6,6 +6,7 @@ import pytest
 import reorder
 from memdesc import RUNTIME, image_desc, memory_desc, parse_layout, runtime_desc
 from memdesc.tags import parse_tag
+from memdesc.verbose import from_verbose
 
 DIMS = (2, 17, 5, 4)
 X = np.arange(2 * 17 * 5 * 4, dtype=np.float32).reshape(DIMS)
@@ -36,6 +37,7 @@ def test_spaces_around_a_name_are_not_part_of_it() -> None:
     assert runtime_desc((RUNTIME, 3), "f32", "* ").tag is None
     assert reorder.reorder(X, " nhwc").desc == memory_desc(DIMS, "f32", "nhwc")
     assert parse_layout("openvino: f32:bfyx:2x17x5x4") == memory_desc(DIMS, "f32", "bfyx")
+    assert from_verbose(" f32::blocked:ab::f0 ", (2, 3)) == memory_desc((2, 3), "f32")
     for name in ("in_out_channel", "ac|Bd|4b"):
         assert repr(image_desc(DIMS, "f32", f" {name} ")) == repr(image_desc(DIMS, "f32", name))
 
