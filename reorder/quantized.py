@@ -320,10 +320,9 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     if scales is None:
         raise MemdescError("pass the scales that quantize() returned; a Memory has none")
     mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
-    if not mask and prod(np.shape(scales)) > 1:
+    if not mask and prod(shape := tuple(getattr(scales, "shape", ()))) > 1:
         raise MemdescError(
-            f"scales of shape {np.shape(scales)} differ along dims; pass these dims as axis, as to "
-            "quantize()"
+            f"scales of shape {shape} differ along dims; pass these dims as axis, as to quantize()"
         )
     refuse_masked("zero_points", zero_points)
     points = np.asarray(0 if zero_points is None else zero_points)
