@@ -218,14 +218,14 @@ def _in_pieces(
     loops = (box.nodes[-1], *inner)
     extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
     is_joined &= count_contiguous(extents, dst_strides, scheduled.width) == len(loops)
-    pieces: Iterable[tuple[Box, Ends | None]] = ((box, None),)
+    pieces: Iterable[tuple[Box, Ends | None]]
     # so many that a call moves them
     most = TILE // size_of(inner[:-1])
     if is_joined and most:
         steps = min(steps, most - most % 2 or 1)
         pieces = _joined_pieces(box, inner, steps, bits)
-    elif steps < inner[-1].extent:
-        pieces = ((part, None) for part in split_node(box, inner[-1], steps))
+    else:
+        pieces = ((part, None) for part in _parts_of(box, inner[-1], steps))
     for part, ends in pieces:
         within = [node for node in part.nodes[:-1] if node.strides in strides]
         outside = [node for node in part.nodes[:-1] if node.strides not in strides]

@@ -237,18 +237,10 @@ class ScheduledBox(NamedTuple):
 
     def writes_parts(self) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""
-        inner = self.rows if self.is_transposed else self.columns
-        is_short = size_of(inner) * self.bits < LINE_BITS
-        return self.micro_kernel == STRIDED or (is_short and not self._are_joined())
-
-    def _are_joined(self) -> bool:
-        """Whether rows and columns are transposed, contiguous in dst, and free of padding."""
-        inner = (*self.rows, *self.columns)
-        return (
-            self.is_transposed
-            and contiguous_size(inner, 1, self.width) == self.inner_size
-            and all(node.valid == node.extent for node in inner)
-        )
+        # rows that are interleaved are stored together
+        inner = (*self.rows, *self.columns) if self.is_transposed else self.columns
+        piece = contiguous_size(inner, 1, self.width)
+        return self.micro_kernel == STRIDED or piece * self.bits < LINE_BITS
 
     def _starts_lines(self, inner: tuple[Node, ...]) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
