@@ -57,7 +57,9 @@ def _system_of(vocabulary: Vocabulary) -> System:
         dims, dtype = given.sizes(), given.type()
         tag = vocabulary.read(given.text, dtype.bits)
         vocabulary.check_dims(given.text, dims, tag)
-        return desc_of(dtype, layout_by_tag(tag, dims, given.text))
+        letters = vocabulary.family(vocabulary.bare(given.text))[1]
+        called = letters if len(letters) == len(dims) else None
+        return desc_of(dtype, layout_by_tag(tag, dims, given.text), letters=called)
 
     return System(vocabulary.name, vocabulary.name, write, read)
 

@@ -118,7 +118,7 @@ def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
 
 
 def _read(given: Given) -> MemoryDesc:
-    match = _composed(given.text.strip())
+    match = _composed(given.text)
     text = _pair(match["layout"].strip())
     dtype = given.type(match["type"])
     terms = _terms(given, match, dtype)

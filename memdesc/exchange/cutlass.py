@@ -45,7 +45,7 @@ _MODE = rf"(?:CU_TENSOR_MAP_)?({'|'.join(_MODES)})"
 
 
 def _read(given: Given) -> MemoryDesc:
-    text, dtype, dims = given.text.strip(), given.type(), given.sizes()
+    text, dtype, dims = given.text, given.type(), given.sizes()
     bits = dtype.bits
     if mode := re.fullmatch(_MODE, text):
         swizzle, width = _MODES[mode[1]]

@@ -97,7 +97,7 @@ def _memref(desc: MemoryDesc) -> tuple[str, ...]:
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text.strip()
+    text = given.text
     if match := re.fullmatch(_MEMREF, text, re.DOTALL):
         return _read_memref(given, match)
     if match := re.fullmatch(_MAP, text, re.DOTALL):

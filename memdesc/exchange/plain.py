@@ -61,7 +61,7 @@ def _read_strides(given: Given) -> MemoryDesc:
 
 def _read_log(given: Given) -> MemoryDesc:
     try:
-        desc = from_verbose(given.text.strip(), given.sizes(has_type=True))
+        desc = from_verbose(given.text, given.sizes(has_type=True))
     except UnsupportedFormatError:
         raise
     except MemdescError as error:

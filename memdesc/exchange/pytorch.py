@@ -58,7 +58,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text.strip()
+    text = given.text
     name = text if text.startswith("torch.") else f"torch.{text}"
     if name in _FORMATS:
         dims = given.sizes()

@@ -48,7 +48,7 @@ _MATRIX = 2
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = re.sub(r"#\w+\s*=\s*(?=#ttg)", "", given.text.strip())
+    text = re.sub(r"#\w+\s*=\s*(?=#ttg)", "", given.text)
     if refused := re.search(_REGISTERS, text):
         impossible(f"{refused[0]} maps registers, lanes and warps to indices; it has no addresses")
     if "amd_rotating_shared" in text:

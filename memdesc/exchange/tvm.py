@@ -41,7 +41,7 @@ def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text.strip()
+    text = given.text
     if "lambda" in text:
         return _read_map(given)
     if re.search(_TILES, text):

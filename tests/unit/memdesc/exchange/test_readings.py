@@ -68,6 +68,13 @@ def test_a_string_that_two_systems_read_differently_is_refused_with_both_reading
     assert parse_layout("(8,4):(1,8)") == memory_desc((8, 4), "f32", "ba")
 
 
+def test_a_name_calls_the_dims_alike_with_its_system_and_without() -> None:
+    for name in ("onednn:nhwc", "onednn:aBcd16b", "cldnn:b_fs_yx_fsv16", "tensorrt:kCHW32"):
+        named = parse_layout(name, _DIMS)
+        assert isinstance(named, MemoryDesc)
+        assert named.letters == memory_desc(_DIMS, "f32", name.partition(":")[2]).letters, name
+
+
 def test_the_data_type_is_that_of_the_string_the_given_one_or_the_default() -> None:
     assert parse_layout("f16:bfyx:1x2x3x4").dtype.name == "f16"
     assert parse_layout("nchw", _DIMS, "s8").dtype.name == "s8"
