@@ -24,7 +24,7 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.llvm.emit import BYTE, Number, Type, Value, load_fields, loop, new_constant, where
 from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import has_feature, is_x86
+from reorder.cpu.target import has_feature, has_masks, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 
@@ -267,15 +267,21 @@ class _Numbers:
         return self._known[key].extract_element(_I32(lane))
 
     def _looked_up(self, codec: Codec, codes: Value, table: NDArray[np.float32]) -> Value:
-        """Return the values of a table: by one shuffle of bytes if it is short, else by loads."""
+        """Return the values of a table: by one instruction if it is short, else by loads."""
         builder, values = self.builder, codec.values("f32")
         if (line := _line(table)) is not None:
             first, step = line
             return codes.uitofp(values) * step + first
-        is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
-        # an integer has no -0.0
-        is_whole = all(value.is_integer() and (value or not np.signbit(value)) for value in table)
-        if is_short and is_whole and codec.lanes == MAX_LANES and is_x86() and has_feature("ssse3"):
+        is_short = len(table) == codec.lanes == MAX_LANES
+        if is_short and has_masks():
+            entries = ir.Constant(values, table.tolist())
+            return codec.call("llvm.x86.avx512.permvar.sf.512", values, entries, codes)
+        # bytes hold these, but no -0.0
+        is_whole = all(
+            value.is_integer() and abs(value) <= 127 and (value or not np.signbit(value))  # noqa: PLR2004 - a byte
+            for value in table
+        )
+        if is_short and is_whole and is_x86() and has_feature("ssse3"):
             vector = codec.vector(BYTE)
             entries = ir.Constant(vector, [int(value) & 255 for value in table])
             found = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
