@@ -192,24 +192,25 @@ PAIRS_NBYTES = 24
 SHIFTS = (
     "uint funnel(uint low, uint high, uint shift)",
     "{ return (uint)(((ulong)high << 32 | low) >> shift); }",
+    # offsets and counts are in bits
     "uint4 shifted(uint2 a, uint2 b, uint2 c, uint at) {",
-    "    const int is_odd = at & 4;",
-    "    const uint shift = (at & 3) * 8;",
+    "    const int is_odd = at & 32;",
+    "    const uint shift = at & 31;",
     "    const uint y0 = is_odd ? a.y : a.x, y1 = is_odd ? b.x : a.y, y2 = is_odd ? b.y : b.x;",
     "    const uint y3 = is_odd ? c.x : b.y, y4 = is_odd ? c.y : c.x;",
     "    return (uint4)(funnel(y0, y1, shift), funnel(y1, y2, shift),",
     "                   funnel(y2, y3, shift), funnel(y3, y4, shift));",
     "}",
     "uint bits(int count)",
-    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
-    # the first `count` bytes of a vector, and zeros
-    "uint4 first_bytes(uint4 v, int count) {",
-    "    return v & (uint4)(bits(count), bits(count - 4), bits(count - 8), bits(count - 12));",
+    "{ return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1; }",
+    # the first `count` bits of a vector, and zeros
+    "uint4 first_bits(uint4 v, int count) {",
+    "    return v & (uint4)(bits(count), bits(count - 32), bits(count - 64), bits(count - 96));",
     "}",
     # a vector of local memory
     "uint4 words(__local const uint *tile, int from) {",
-    "    __local const uint *at = tile + (from >> 2);",
-    "    const uint shift = (from & 3) * 8;",
+    "    __local const uint *at = tile + (from >> 5);",
+    "    const uint shift = from & 31;",
     "    return (uint4)(funnel(at[0], at[1], shift), funnel(at[1], at[2], shift),",
     "                   funnel(at[2], at[3], shift), funnel(at[3], at[4], shift));",
     "}",

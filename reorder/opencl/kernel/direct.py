@@ -121,7 +121,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         numbers = {**task.numbers, "parity": parity}
         launch = lower_nest(nest, pattern, divisions, numbers, shift)
         # another launch may write the other halves of its bytes
-        launches.append(launch._replace(is_later=bool(parity)))
+        launches.append(launch._replace(stage=parity))
     return tuple(launches)
 
 

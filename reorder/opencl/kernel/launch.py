@@ -48,6 +48,8 @@ KERNEL = "reorder"
 _PARAMS_PER_LINE = 8
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL = 48 << 10
+# how many sets of launches follow each other: those of a set may run at the same time
+STAGES = 3
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 
@@ -186,12 +188,12 @@ class Pattern(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel to enqueue; one that `is_later` starts when all others have finished."""
+    """A kernel to enqueue; it starts when those of earlier stages have finished."""
 
     pattern: Pattern
     params: tuple[int, ...]
     groups: tuple[int, ...]
-    is_later: bool = False
+    stage: int = 0
     tables: tuple[NDArray[Any], ...] = ()
 
 

@@ -129,10 +129,10 @@ _FUNCTIONS = (
     "    const index_t middle = clamp((from & ~(index_t)7) + 8, low, high);",
     "    return shifted(*(__global const uint2 *)(src + low),",
     "                   *(__global const uint2 *)(src + middle),",
-    "                   *(__global const uint2 *)(src + high), (uint)from & 7);",
+    "                   *(__global const uint2 *)(src + high), ((uint)from & 7) * 8);",
     "}",
     "uint4 joined(uint4 a, uint4 b, int count)",
-    "{ return first_bytes(a, count) | (b ^ first_bytes(b, count)); }",
+    "{ return first_bits(a, count * 8) | (b ^ first_bits(b, count * 8)); }",
 )
 
 

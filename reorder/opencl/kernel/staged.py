@@ -34,6 +34,7 @@ from reorder.opencl.kernel.access import (
     VECTOR,
     WORD,
     integer_type,
+    one_element,
     vector_type,
     word_of,
 )
@@ -108,14 +109,13 @@ class Side(NamedTuple):
         """Bytes of what memory is made of: an element, or the byte that holds two."""
         return max(self.bits // BYTE_BITS, 1)
 
-    @property
-    def units_inside(self) -> str:
-        """Units of vector n{s}, for a format with s, that hold data."""
-        return "count{s}" if self.bits >= BYTE_BITS else "(count{s} + 1 >> 1)"
-
     def units(self, elements: str) -> str:
-        """Return a count or an offset of elements in units of memory, rounded down."""
+        """Return an offset of elements in units of memory, rounded down."""
         return elements if self.bits >= BYTE_BITS else f"(({elements}) >> 1)"
+
+    def elements(self, nbytes: int) -> int:
+        """Return the elements that have so many bytes."""
+        return nbytes * BYTE_BITS // self.bits
 
 
 class LocalLayout(NamedTuple):
@@ -187,7 +187,7 @@ class Staged(Body):
     @property
     def before(self) -> int:
         """Steps of the skewed loop that are loaded before those of the tile."""
-        return self.dst.align // self.dst.unit
+        return self.dst.elements(self.dst.align)
 
     def loaded(self, loop: int) -> int:
         """Return the steps of a loop that are in local memory."""
@@ -251,6 +251,8 @@ class Staged(Body):
         src, dst = self.src, self.dst
         if self.is_paired:
             yield from _pair_function(src)
+        elif max(src.bits, dst.bits) * self.packed_rows == WORD_BITS and src.bits < BYTE_BITS:
+            yield from _TRANSPOSED
         if not src.is_image and not dst.is_image:
             nbytes = self.local.element
             ctype = integer_type(nbytes)
@@ -259,7 +261,7 @@ class Staged(Body):
                 # at any word
                 put = f"tile[at >> 2] = (uint)value; tile[(at >> 2) + 1] = value >> {WORD_BITS};"
             yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
-        if src.is_shifted or dst.is_shifted:
+        if src.is_shifted or dst.is_shifted or self.shares_bytes:
             yield from SHIFTS
         if not src.is_image and not src.is_whole:
             yield from _load_function(src)
@@ -386,13 +388,18 @@ class Staged(Body):
         return all(length % side.lanes == 0 or side.lanes % length == 0 for length in lengths)
 
     @property
+    def shares_bytes(self) -> bool:
+        """Whether bytes of dst may have halves that other work items write."""
+        return 0 < self.dst.bits < BYTE_BITS and not self.dst.is_whole
+
+    @property
     def ordered_side(self) -> Side:
         """The side whose order local memory has."""
         return self.src if self.dst.is_image or self.is_gathered else self.dst
 
     @property
     def _lead(self) -> list[str]:
-        return [str(self.lead)] if self.lead else []
+        return [str(self.lead * self.units_per_word // WORD)] if self.lead else []
 
     def _loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
         """Return the loads of src, under conditions, and their stores to the tile."""
@@ -440,7 +447,7 @@ class Staged(Body):
         yield f"if (n{s} < {total}u) {{" if total % (pattern.work_items * steps) else "{"
         if conversion is not None and side.is_image:
             yield self._put_pixel(pattern, conversion, s)
-        elif conversion is not None and not self.dst.is_image:
+        elif conversion is not None and not (self.dst.is_image or conversion.is_move):
             yield from self._convert(pattern, conversion, side, s)
         elif self.ordered_side is side:
             yield from self._store_words(side, s)
@@ -453,8 +460,8 @@ class Staged(Body):
         vector, wide = vector_type(side.nbytes), vector_type(2 * side.nbytes)
         names, rows = [f"v{s}_{row}" for row in range(self.packed_rows)], []
         for row in range(self.packed_rows):
-            first, count = self._row(side, s, row)
-            pair = f"{first} + (p.src{self.innermost} >> 2)"
+            first, count = self._row(s, row)
+            pair = f"{first} + (p.src{self.innermost} >> 1)"
             rows += [(first, count), (pair, count)] if self.is_paired else [(first, count)]
         loaded = [f"row{s}_{k}" for k in range(len(rows))] if self.is_paired else names
         by_name = dict(zip(loaded, rows, strict=True))
@@ -462,22 +469,23 @@ class Staged(Body):
             yield from self._load_shifted_rows(side, s, by_name)
         elif side.is_whole:
             for name, (first, count) in by_name.items():
+                address = _address(side, first)
                 yield f"{vector} {name} = ({vector})(0);"
-                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({first});"
+                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({address});"
         else:
             for name, (first, count) in by_name.items():
-                yield f"const {vector} {name} = load({first}, {count});"
+                yield f"const {vector} {name} = load({_address(side, first)}, {count});"
         if self.is_paired:
             for name, one, other in zip(names, loaded[::2], loaded[1::2], strict=True):
                 yield f"const {wide} {name} = paired({one}, {other});"
 
-    def _row(self, side: Side, s: int, row: int) -> tuple[str, str]:
-        """Return the address of vector n{s} in one of some rows, and its units that hold data."""
-        first, count = f"at{s} + r{s}", side.units_inside.format(s=s)
+    def _row(self, s: int, row: int) -> tuple[str, str]:
+        """Return the offset of vector n{s} in one of some rows, and its elements that hold data."""
+        first, count = f"at{s} + r{s}", f"count{s}"
         if self.packed_rows > 1:
             first += f" + {row} * p.src{self.innermost}" if row else ""
             count = f"{self._row_inside(s, row)} ? {count} : 0"
-        return f"(__global const {integer_type(side.unit)} *)src + ({side.units(first)})", count
+        return first, count
 
     def _row_inside(self, s: int, row: int) -> str:
         """Return the condition that one of the rows that are transposed together holds data."""
@@ -499,8 +507,8 @@ class Staged(Body):
     def _load_shifted_rows(
         self, side: Side, s: int, rows: Mapping[str, tuple[str, str]]
     ) -> Iterator[str]:
-        """Return the loads of vectors that start at any byte, by name, in rows (address, units)."""
-        lanes, k = side.nbytes // side.unit, self.innermost
+        """Return the loads of vectors that start anywhere, by name, in rows (offset, elements)."""
+        k = self.innermost
         far = f"{self.packed_rows - 1} * p.src{k}" + f" + (p.src{k} >> 1)" * self.is_paired
         last = f"at{s} + r{s}" + (f" + max((index_t)0, {far})" if len(rows) > 1 else "")
         ends = f"{side.units(last)} + {PAIRS_NBYTES // side.unit}"
@@ -509,19 +517,20 @@ class Staged(Body):
         for name, (first, inside) in rows.items():
             yield f"uint2 {name}a = 0, {name}b = 0, {name}c = 0;"
             yield f"if (near{s} && ({inside}) > 0) {{"
-            yield f"    __global const uint2 *pair = aligned({first});"
+            yield f"    __global const uint2 *pair = aligned({_address(side, first)});"
             yield f"    {name}a = pair[0], {name}b = pair[1], {name}c = pair[2];"
             yield "}"
         for name, (first, _) in rows.items():
-            at = f"(uint)(uintptr_t)({first}) & 7"
+            at = f"((uint)(uintptr_t)({_address(side, first)}) & 7) * {BYTE_BITS}"
+            at += "" if side.bits >= BYTE_BITS else f" + (({first}) & 1) * {side.bits}"
             yield f"uint4 {name} = shifted({name}a, {name}b, {name}c, {at});"
-        count = side.units_inside.format(s=s)
-        yield f"if ({count} < {lanes}) {{"
+        yield f"if (count{s} < {side.lanes}) {{"
         for name in rows:
-            yield f"    {name} = first_bytes({name}, {count} * {side.unit});"
+            yield f"    {name} = first_bits({name}, count{s} * {side.bits});"
         yield f"}} if (!near{s}) {{"
         for name, (first, inside) in rows.items():
-            yield f"    {name} = load({first}, {inside});"
+            odd = "" if side.bits >= BYTE_BITS else f", ({first}) & 1"
+            yield f"    {name} = load({_address(side, first)}, {inside}{odd});"
         yield "}"
 
     def _store_words(self, side: Side, s: int) -> Iterator[str]:
@@ -543,13 +552,21 @@ class Staged(Body):
         """Return the stores of elements to local memory that has the order of dst."""
         if self.is_paired:
             side = side._replace(bits=BYTE_BITS)
-        values = [
-            " | ".join(
-                _lane(f"v{s}_{row}", j, side) + (f" << {row * side.bits}" if row else "")
-                for row in range(self.packed_rows)
-            )
-            for j in range(side.lanes)
-        ]
+        names = [f"v{s}_{row}" for row in range(self.packed_rows)]
+        if len(names) * side.bits == WORD_BITS and side.bits < BYTE_BITS:
+            words = side.nbytes // WORD
+            for k in range(words):
+                rows = ", ".join(word_of(name, k, words) for name in names)
+                yield f"const uint8 y{k} = transposed((uint8)({rows}));"
+            values = [f"y{k}.s{j}" for k in range(words) for j in range(len(names))]
+        else:
+            values = [
+                " | ".join(
+                    _lane(name, j, side) + (f" << {row * side.bits}" if row else "")
+                    for row, name in enumerate(names)
+                )
+                for j in range(side.lanes)
+            ]
         yield from self._scattered(side, s, values)
 
     def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
@@ -605,7 +622,6 @@ class Staged(Body):
         """Return the stores of pixels, or of `chunks` vectors of each run, starting at a vector."""
         total = chunks * prod(steps for _, steps, _ in self.rest(side))
         head, starts = _steps(total, pattern.work_items)
-        lanes = side.nbytes // side.unit
         for start in starts:
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
@@ -624,18 +640,22 @@ class Staged(Body):
                 align = max(side.align, VECTOR)
                 yield to
                 misplaced = f"(int)((uint)(uintptr_t)to & {align - 1}u) / {side.unit}"
+                if side.bits < BYTE_BITS:
+                    misplaced = f"({misplaced} * 2 + (int)(at0 & 1))"
                 yield f"const int r0 = ({place}) * {side.lanes} - {misplaced};"
                 low, end = ("-r0", "dst_run") if self.skewed is None else ("-start - r0", "end")
-                yield f"const int low = max({low}, 0), high = min({end} - r0, {lanes});"
+                yield f"const int low = max({low}, 0), high = min({end} - r0, {side.lanes});"
                 yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
-                lead, terms = self.lead + self.before * side.unit, ["local0"]
+                lead, terms = (self.lead + side.align) * BYTE_BITS, ["local0"]
                 yield "int column = r0;"
                 if side.row:
                     terms = self.local.terms(side.rest[0], "row")
                     yield f"const int row = max(r0, 0) / {side.row};"
                     yield f"column -= row * {side.row};"
-                at = " + ".join([*terms, f"column * {side.unit}", str(lead)])
-                yield f"store(to + r0, words(tile, {at}), low, high);"
+                local = f"({' + '.join([*terms, f'column * {self.local.element}'])})"
+                at = f"{local} * {WORD_BITS // self.units_per_word} + {lead}"
+                aligned = f"(__global {unit} *)dst + ({side.units('at0 + r0')})"
+                yield f"store({aligned}, words(tile, {at}), low, high);"
                 yield "} }"
                 continue
             yield f"const int r0 = ({place}) * {side.lanes};"
@@ -649,7 +669,7 @@ class Staged(Body):
             if side.is_whole:
                 yield f"*(__global {vector} *)to = v;"
             else:
-                yield f"store(to, v, 0, min({side.units('count')}, {lanes}));"
+                yield f"store(to, v, 0, min(count, {side.lanes}));"
             yield "} }"
 
     def _read(self, side: Side) -> str:
@@ -675,13 +695,14 @@ class Staged(Body):
         """Return the copies of the start of each row of local memory to the end of the last one."""
         (top,) = side.rest
         row, following = (" + ".join(self.local.terms(top, at)) for at in ("row", "(row + 1)"))
-        count, nbytes = VECTOR // WORD + 1, side.row * side.unit
-        shift = WORD_BITS - nbytes % WORD * BYTE_BITS
+        count, bits = VECTOR // WORD + 1, side.row * side.bits
+        shift = WORD_BITS - bits % WORD_BITS
         total = (self.steps(top) - 1) * count
         yield f"for (int n = get_local_id(0); n < {total}; n += {pattern.work_items}) {{"
         yield f"    const int row = n / {count}, k = n % {count};"
-        yield f"    const int to = ({row} + {self.lead + nbytes // WORD * WORD}) / {WORD} + k;"
-        yield f"    const int from = ({following} + {self.lead}) / {WORD} + k;"
+        per_word, lead = self.units_per_word, self.lead // WORD
+        yield f"    const int to = ({row}) / {per_word} + {lead + bits // WORD_BITS} + k;"
+        yield f"    const int from = ({following}) / {per_word} + {lead} + k;"
         yield f"    const uint low = k ? tile[from - 1] : tile[to] << {shift % WORD_BITS};"
         yield f"    tile[to] = funnel(low, tile[from], {shift});"
         yield "}"
@@ -752,6 +773,27 @@ def _lane(vector: str, lane: int, side: Side) -> str:
     return f"({word} >> {at % WORD_BITS} & {(1 << side.bits) - 1:#x})"
 
 
+# a word of each of 8 rows of 4-bit elements, transposed: halves change places, then bytes in them
+_TRANSPOSED = (
+    "uint8 transposed(uint8 v) {",
+    "    const uint4 a = (v.s0123 & 0xffffu) | v.s4567 << 16;",
+    "    const uint4 b = v.s0123 >> 16 | (v.s4567 & 0xffff0000u);",
+    "    const uint4 p = (uint4)(a.s01, b.s01), q = (uint4)(a.s23, b.s23);",
+    "    const uint4 c = (p & 0x00ff00ffu) | (q & 0x00ff00ffu) << 8;",
+    "    const uint4 d = (p >> 8 & 0x00ff00ffu) | (q & 0xff00ff00u);",
+    "    const uint4 e = (uint4)(c.s0, d.s0, c.s2, d.s2), o = (uint4)(c.s1, d.s1, c.s3, d.s3);",
+    "    const uint4 x = (e & 0x0f0f0f0fu) | (o & 0x0f0f0f0fu) << 4;",
+    "    const uint4 y = (e >> 4 & 0x0f0f0f0fu) | (o & 0xf0f0f0f0u);",
+    "    return (uint8)(x.s0, y.s0, x.s1, y.s1, x.s2, y.s2, x.s3, y.s3);",
+    "}",
+)
+
+
+def _address(side: Side, offset: str) -> str:
+    """Return the address of an element of src, or of the byte that has it."""
+    return f"(__global const {integer_type(side.unit)} *)src + ({side.units(offset)})"
+
+
 def _pair_function(side: Side) -> Iterator[str]:
     """Return a function that makes bytes of the 4-bit elements of two rows."""
     words = side.nbytes // WORD
@@ -769,21 +811,22 @@ def _pair_function(side: Side) -> Iterator[str]:
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some units of a vector."""
+    """Return a function that loads some elements of a vector, the first `odd` or even in a byte."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
-    lanes = side.nbytes // side.unit
-    yield f"{vector} load(__global const {unit} *from, int count) {{"
+    odd = ", int odd" if side.is_shifted and side.bits < BYTE_BITS else ""
+    yield f"{vector} load(__global const {unit} *from, int count{odd}) {{"
     if not side.is_shifted:
-        yield f"    if (count >= {lanes}) return *(__global const {vector} *)from;"
+        yield f"    if (count >= {side.lanes}) return *(__global const {vector} *)from;"
     # elements are shifted in, the last one first
     yield f"    {vector} v = ({vector})(0);"
-    yield f"    for (int j = min(count, {lanes}) - 1; j >= 0; --j) {{"
+    yield f"    for (int j = min(count, {side.lanes}) - 1; j >= 0; --j) {{"
     if side.unit < WORD:
-        bits = 8 * side.unit
         for k in reversed(range(words)):
-            lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
-            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} << {bits}{lower};"
-        yield f"        {word_of('v', 0, words)} |= from[j];"
+            lower = f" | {word_of('v', k - 1, words)} >> {WORD_BITS - side.bits}" if k else ""
+            word = word_of("v", k, words)
+            yield f"        {word} = {word} << {side.bits}{lower};"
+        at = "j + odd" if odd else "j"
+        yield f"        {word_of('v', 0, words)} |= {one_element('from', at, side.bits)};"
     else:
         parts = side.unit // WORD
         for k in reversed(range(parts, words)):
@@ -797,20 +840,27 @@ def _load_function(side: Side) -> Iterator[str]:
 
 
 def _store_function(side: Side) -> Iterator[str]:
-    """Return a function that stores the units `low` to `high` of a vector."""
+    """Return a function that stores the elements `low` to `high` of a vector."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
-    lanes = side.nbytes // side.unit
     yield f"void store(__global {unit} *to, {vector} v, int low, int high) {{"
-    yield f"    if (low == 0 && high == {lanes}) {{ *(__global {vector} *)to = v; return; }}"
-    count = max(WORD // side.unit, 1)
+    yield f"    if (low == 0 && high == {side.lanes}) {{ *(__global {vector} *)to = v; return; }}"
+    count = max(side.elements(WORD), 1)
     for k in range(words):
-        word, at = word_of("v", k, words), k * WORD // side.unit
+        word, at = word_of("v", k, words), side.elements(WORD * k)
         inside = f"low <= {at} && high >= {at + count}"
         yield f"    if ({inside}) ((__global uint *)to)[{k}] = {word};"
-        if count > 1:
+        if side.bits < BYTE_BITS:
+            # other work items may write the rest of the word, even the other half of a byte
+            yield f"    else if (low < {at + count} && high > {at}) {{"
+            mask = f"bits((high - {at}) * {side.bits}) & ~bits((low - {at}) * {side.bits})"
+            yield f"        const uint mask = {mask};"
+            yield f"        atomic_and((volatile __global uint *)to + {k}, ~mask);"
+            yield f"        atomic_or((volatile __global uint *)to + {k}, {word} & mask);"
+            yield "    }"
+        elif count > 1:
             yield "    else {"
             for j in range(count):
-                value = f"({unit})({word} >> {8 * side.unit * j})"
+                value = f"({unit})({word} >> {side.bits * j})"
                 yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
             yield "    }"
     yield "}"
@@ -886,7 +936,7 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
             vector = side.lanes * body.local.element
             stride = -(-stride // vector) * vector + -(-body.loaded(k) // gap_steps) * gap
     if side.row:
-        stride += VECTOR + WORD
+        stride += (VECTOR + WORD) * word // WORD
     stride = -(-stride // (4 * word)) * 4 * word + padding
     for k in side.rest:
         strides[k] = stride

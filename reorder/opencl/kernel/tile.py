@@ -17,6 +17,7 @@ from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import PIXEL_LANES, VECTOR, WORD, Mode
 from reorder.opencl.kernel.launch import (
+    STAGES,
     KernelTask,
     Launch,
     Pattern,
@@ -68,9 +69,9 @@ _SHAPES = {
 
 # bytes of a sector of memory, at whose multiples rows of skewed tiles end in dst
 _SECTOR = 32
-# Steps of a skewed tile along dst and along src, for elements of so many bytes: whole sectors along
+# Steps of a skewed tile along dst and along src, for elements of so many bits: whole sectors along
 # dst, more of them where rows of src are shorter. A work item loads the rows that it transposes.
-_SKEWED = {1: (96, 128), 2: (48, 128), 4: (32, 64)}
+_SKEWED = {4: (192, 128), 8: (96, 128), 16: (48, 128), 32: (32, 64)}
 
 # The most tiles along a loop that are evened out: of more, the last one matters less. They may get
 # larger, and leave so many bytes of local memory for what is not data.
@@ -92,16 +93,15 @@ _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that transposes long rows which start at any byte."""
     nest, bits = task.nest, task.bits
-    nbytes = bits[1] // BYTE_BITS
-    along_dst = nest.along(1) if _has_bytes(task) else None
-    if along_dst is None or nest.steps * nbytes < task.device.min_tiled:
+    along_dst = nest.along(1) if _has_rows(task) else None
+    if along_dst is None or nest.steps * bits[1] < task.device.min_tiled * BYTE_BITS:
         return ()
     others = without(nest.moving, (along_dst,))
-    rows, length = _SKEWED[nbytes]
+    rows, length = _SKEWED[bits[1]]
     chain = chain_of(others, 0, length)
     aligned = _SECTOR if task.conversion is None else VECTOR
-    is_aligned = nest.alignment(1, (along_dst,)) * nbytes % aligned == 0
-    if chain is None or is_aligned or along_dst.extent * nbytes < _MIN_ROW:
+    is_aligned = nest.alignment(1, (along_dst,)) * bits[1] % (aligned * BYTE_BITS) == 0
+    if chain is None or is_aligned or along_dst.extent * bits[1] < _MIN_ROW * BYTE_BITS:
         return ()
     along_src = [others[k] for k in _uniform_run(others, chain, task.varying)]
     nest = nest._replace(loops=(along_dst, *along_src, *without(others, along_src)))
@@ -109,7 +109,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     *_, top = run = tuple(range(1, len(extents)))
     extents += [1] * (len(nest.loops) - len(extents))
     unit = VECTOR // gcd(VECTOR, prod(extents[:top]))
-    sector = _SECTOR // nbytes
+    sector = _SECTOR * BYTE_BITS // bits[1]
     room = _room(task, bits[1])
     most = room // ((rows + sector) * prod(extents[:top]))
     extents[top] = _evened(nest.loops[top].extent, extents[top], unit, most)
@@ -119,18 +119,20 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     rows = max(rows, rows * length // loaded // sector * sector)
     extents[0] = _evened(along_dst.extent, rows, sector, room // loaded - sector)
     src = runs_of(nest, 0, run, extents, bits[0], _widest(bits))._replace(rest=(0,))
-    dst = Side((0,), run, bits[1], VECTOR // nbytes, is_shifted=True, align=_SECTOR)
-    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), WORD // nbytes)
+    lanes, packed = VECTOR * BYTE_BITS // bits[1], WORD * BYTE_BITS // bits[1]
+    dst = Side((0,), run, bits[1], lanes, is_shifted=True, align=_SECTOR)
+    body = Staged(tuple(extents), src, dst, LocalLayout(max(bits[1] // BYTE_BITS, 1)), packed)
     return _launched(task, nest, body, _WORK_ITEMS)
 
 
 def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest with short rows of dst that follow each other, from any byte on."""
     nest, bits = _by_stride(task.nest), task.bits
-    nbytes, loops = bits[1] // BYTE_BITS, nest.loops
-    is_small = not loops or nest.steps * nbytes < task.device.min_tiled
-    if is_small or not _has_bytes(task) or (task.varying and nest.sizes):
+    loops = nest.loops
+    is_small = not loops or nest.steps * bits[1] < task.device.min_tiled * BYTE_BITS
+    if is_small or not _has_rows(task) or (task.varying and nest.sizes):
         return ()
+    count, vector = (nbytes * BYTE_BITS // bits[1] for nbytes in (WORD, VECTOR))
     # rows, and the loop along src, which may be contiguous after the first loop of a row
     step = loops[0].extent if loops[0].stride(0) == 1 else 1
     top = next((k for k, loop in enumerate(loops) if k and loop.stride(0) == step), 0)
@@ -144,13 +146,14 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
         indices = [loop.strides[1:2] for loop in loops[:top]] + [((0,),)] * len(loops[top:])
         suits = [loop.strides[2:] for loop in loops] == indices
     else:
-        suits = nbytes < WORD and row * nbytes >= _MIN_ROW and row * nbytes % VECTOR > 0
-    packed = 1 if nest.sizes or top > 1 else WORD // nbytes
+        is_long = row * bits[1] >= _MIN_ROW * BYTE_BITS or bits[1] < BYTE_BITS
+        suits = count > 1 and is_long and row % vector > 0
+    packed = 1 if nest.sizes or top > 1 else count
     extents[0] = -(-extents[0] // packed) * packed
-    fitting = max(_JOINED // (prod(extents) * nbytes), 1)
+    fitting = max(_JOINED * BYTE_BITS // (prod(extents) * bits[1]), 1)
     steps = min(1 << floor_log2(fitting), loops[top].extent)
-    least = max(min(_MIN_SRC // nbytes, loops[top].extent * step), VECTOR // nbytes)
-    is_short = row * nbytes < VECTOR or steps * step < least
+    least = max(min(_MIN_SRC * BYTE_BITS // bits[1], loops[top].extent * step), vector)
+    is_short = row < vector or steps * step < least or (bits[1] < BYTE_BITS and packed == 1)
     if is_short or not suits or (task.varying and step > 1):
         return ()
     extents += [steps, *(1 for _ in loops[top + 1 :])]
@@ -159,16 +162,19 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
         nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
     src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits[0], _widest(bits))
     src = src._replace(is_whole=src.is_whole and packed > 1 and task.conversion is not None)
-    dst = Side(tuple(range(top)), (top,), bits[1], VECTOR // nbytes, is_shifted=True, row=row)
-    body = Staged(tuple(extents), src, dst, LocalLayout(nbytes), packed)
+    dst = Side(tuple(range(top)), (top,), bits[1], vector, is_shifted=True, row=row)
+    body = Staged(tuple(extents), src, dst, LocalLayout(max(bits[1] // BYTE_BITS, 1)), packed)
     return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
-def _has_bytes(task: KernelTask) -> bool:
-    """Whether elements of 1, 2 or 4 bytes move between two buffers, or are converted."""
+def _has_rows(task: KernelTask) -> bool:
+    """Whether elements of 4 to 32 bits move between two buffers, or are converted."""
     is_between = task.nest.is_plain and not task.has_image
     accumulates = task.conversion is not None and BETA in task.conversion.roles
-    return is_between and not accumulates and all(a.nbytes in _SKEWED for a in task.accesses)
+    suits = is_between and not accumulates and all(bits in _SKEWED for bits in task.bits)
+    # pairs of rows move faster
+    is_move = suits and max(task.bits) < BYTE_BITS and task.conversion and task.conversion.is_move
+    return suits and not (is_move and _paired(task.nest))
 
 
 def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) -> tuple[int, ...]:
@@ -227,11 +233,6 @@ def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch,
     src, dst = body.src, body.dst
     if dst.run[0] in src.run and (is_paired or (dst.is_shifted and dst.run[0] == src.run[0])):
         return ()
-    *lower, top = run = [nest.loops[k] for k in src.run]
-    # the data of a run of 4-bit elements may end within a byte, and padding follow
-    ends_in_byte = top.valid < top.extent and prod(loop.extent for loop in lower) * top.valid % 2
-    if is_paired and (nest.alignment(0, run) % 2 or ends_in_byte):
-        return ()
     # an H200 is slower if it takes vectors of moves to be whole
     src, dst = src._replace(is_whole=False), dst._replace(is_whole=False)
     body = replace(body, src=src, dst=dst, is_paired=is_paired)
@@ -252,7 +253,7 @@ def _paired(nest: Nest) -> Nest | None:
     along_dst = nest.along(1)
     if along_dst is None or nest.sizes:
         return None
-    counts = [along_dst.extent, along_dst.valid, along_dst.stride(0), *nest.starts[1]]
+    counts = [along_dst.extent, along_dst.valid, *nest.starts[1]]
     loops = without(nest.loops, (along_dst,))
     if any(count % 2 for count in (*counts, *(loop.stride(1) for loop in loops))):
         return None
@@ -273,7 +274,7 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
         return ()
     nest = _by_stride(nest)
     most, edge = _CONVERTED, _EDGE
-    if min(bits) < BYTE_BITS and bits[0] != bits[1]:
+    if min(bits) < BYTE_BITS:
         # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for,
         # with gaps between its banks
         room = _LOCAL // max(bits[1] // BYTE_BITS, 1)
@@ -284,13 +285,8 @@ def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...
     body = _staged(nest, chosen, bits, _widest(bits))
     if body is None:
         return ()
-    starts = (
-        nest.alignment(k, [nest.loops[n] for n in side.run]) * side.bits
-        for k, side in enumerate((body.src, body.dst))
-    )
-    # vectors start at whole bytes, and no byte of dst is shared
-    is_shared = bits[1] < BYTE_BITS and (not body.dst.is_whole or body.packed_rows == 1)
-    if is_shared or any(start % BYTE_BITS for start in starts):
+    # no byte of local memory is shared
+    if bits[1] < BYTE_BITS and body.packed_rows == 1:
         return ()
     # all work items convert
     most = min(_WORK_ITEMS, 1 << ceil_log2(body.accesses(body.src)))
@@ -400,7 +396,9 @@ def _launched(
             pattern = Pattern(src, dst, padded, work_items, task.conversion, lanes)
             loops = zip(nest.loops, body.extents, strict=True)
             divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
-            return (lower_nest(nest, pattern, divisions, task.numbers),)
+            launch = lower_nest(nest, pattern, divisions, task.numbers)
+            # others, which write half of a byte, are not aware of those that write the other half
+            return (launch._replace(stage=STAGES - 1 if padded.shares_bytes else 0),)
     return ()
 
 

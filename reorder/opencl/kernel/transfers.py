@@ -17,7 +17,7 @@ from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
-from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
+from reorder.opencl.kernel.launch import STAGES, DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
@@ -167,8 +167,7 @@ def _transfer(
             launches += _lower(task)
     launches += lower_sums(dst.desc, device.max_work_items)
     stages = (
-        tuple(launch for launch in launches if launch.is_later == is_later)
-        for is_later in (False, True)
+        tuple(launch for launch in launches if launch.stage == stage) for stage in range(STAGES)
     )
     buffers = conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
