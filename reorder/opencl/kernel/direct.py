@@ -43,6 +43,7 @@ from reorder.opencl.kernel.launch import (
     lower_nest,
     share_out,
     shared_lines,
+    shared_values,
     start_lines,
 )
 from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
@@ -387,7 +388,7 @@ class Direct(Body):
             yield self._declared(pattern, "dst", "old")
             yield from self._loads(pattern, "dst", "old", s)
         yield from shared_lines(conversion, self.uniform, s)
-        shared = (*conversion.scalars, *self.uniform)
+        shared = shared_values(conversion.scalars, self.uniform)
         for k in self._lanes(pattern):
             at = partial(self._at, s=s, lane=k)
             done = f"y_{k} = {conversion.converted(f'x{s}_{k}', at, shared, f'old_{k}')};"

@@ -21,7 +21,7 @@ from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -166,16 +166,13 @@ class KernelFormula(Formula):
         self,
         code: str,
         at: Callable[[str], str] = str,
-        shared: Collection[str] = (),
+        shared: Mapping[str, str] = {},
         old: str = "",
     ) -> str:
-        """Return the bits of dst: `at` is where a role varies, `shared` roles were read before."""
+        """Return the bits of dst: `at` is where a role varies, `shared` has values read before."""
         if self.is_move:
             return code
-        operands = (
-            f"{role}_all" if role in shared else self.operand_value(role, at(role))
-            for role in self.roles
-        )
+        operands = (shared.get(role) or self.operand_value(role, at(role)) for role in self.roles)
         arguments = [code, *operands]
         arguments += [old] if BETA in self.roles else []
         return f"convert_element({', '.join(arguments)})"

@@ -25,6 +25,7 @@ of its body:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -382,6 +383,11 @@ def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> I
     for role in roles:
         ctype, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
         yield f"const {ctype} {role}_all = {read};"
+
+
+def shared_values(*roles: Iterable[str]) -> dict[str, str]:
+    """Return the names of values that `shared_lines` reads, by role."""
+    return {role: f"{role}_all" for role in chain(*roles)}
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:

@@ -48,6 +48,7 @@ from reorder.opencl.kernel.launch import (
     indices_of,
     offset_at,
     shared_lines,
+    shared_values,
     start_lines,
 )
 
@@ -154,7 +155,7 @@ class Staged(Body):
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. Local memory has
     the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
-    within a vector of src. With `is_paired` two rows of 4-bit elements in src are one of bytes in
+    within a vector of src; `same_in_rows` those of others that are the same in packed rows. With `is_paired` two rows of 4-bit elements in src are one of bytes in
     local memory and dst. One that `is_gathered` has the order of src in local memory: vectors of
     dst are made of its elements. `sizes` has, for each index of the nest, the elements of a run of
     src after which it grows by one; 0 if all of a run have the same.
@@ -166,6 +167,7 @@ class Staged(Body):
     local: LocalLayout
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
+    same_in_rows: tuple[str, ...] = ()
     is_paired: bool = False
     is_gathered: bool = False
     sizes: tuple[int, ...] = ()
@@ -243,7 +245,7 @@ class Staged(Body):
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
-        end = ["src_end"] if self.src.is_shifted or self.dst.row else []
+        end = ["src_end"] if self.dst.row or not (self.src.is_whole or self.src.is_image) else []
         return [*end, *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
@@ -261,7 +263,7 @@ class Staged(Body):
                 # at any word
                 put = f"tile[at >> 2] = (uint)value; tile[(at >> 2) + 1] = value >> {WORD_BITS};"
             yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
-        if src.is_shifted or dst.is_shifted or self.shares_bytes:
+        if src.is_shifted or dst.is_shifted or not (src.is_whole and dst.is_whole):
             yield from SHIFTS
         if not src.is_image and not src.is_whole:
             yield from _load_function(src)
@@ -474,7 +476,8 @@ class Staged(Body):
                 yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({address});"
         else:
             for name, (first, count) in by_name.items():
-                yield f"const {vector} {name} = load({_address(side, first)}, {count});"
+                near = f"{first} + {side.lanes} <= p.src_end"
+                yield f"const {vector} {name} = load({_address(side, first)}, {count}, {near});"
         if self.is_paired:
             for name, one, other in zip(names, loaded[::2], loaded[1::2], strict=True):
                 yield f"const {wide} {name} = paired({one}, {other});"
@@ -588,18 +591,26 @@ class Staged(Body):
         """Return the conversion of a vector of each row; without data, elements stay zero."""
         names = [f"y{j}" for j in range(side.lanes)]
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
-        shared, first = (*conversion.scalars, *self.uniform), side.run[0]
+        shared, first = shared_values(conversion.scalars, self.uniform), side.run[0]
         index = {k: f"i{k}" for k in range(len(pattern.loops))}
         for k, _, _ in self.rest(side):
             before = f" - {self.before}" if k == self.skewed else ""
             index[k] = f"(i{k} + {_digit(k, s)}{before})"
         index[first] = f"(i{first} + r{s})"
+        others = [role for role in conversion.varying if role not in self.same_in_rows]
+        for role in self.same_in_rows:
+            # each lane has one for all rows
+            ctype, at = conversion.operand_type(role), offset_at(role, index.items())
+            yield f"const index_t {role}_{s} = {at};"
+            for j in range(side.lanes):
+                value = conversion.operand_value(role, f"{role}_{s} + {j} * p.{role}{first}")
+                yield f"const {ctype} {role}_{s}_{j} = count{s} > {j} ? {value} : 0;"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
             if self.packed_rows > 1:
                 is_inside.append(self._row_inside(s, row))
             yield f"if ({' && '.join(is_inside)}) {{"
-            for role in conversion.varying:
+            for role in others:
                 more = [f"{row} * p.{role}{self.innermost}"] if row else []
                 yield f"const index_t {role}_{s} = {offset_at(role, index.items(), *more)};"
             yield from shared_lines(conversion, self.uniform, s)
@@ -609,7 +620,8 @@ class Staged(Body):
                     return f"{role}_{s}{f' + {j} * p.{role}{first}' if j else ''}"
 
                 code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
-                done = conversion.converted(code, at, shared)
+                same = {role: f"{role}_{s}_{j}" for role in self.same_in_rows}
+                done = conversion.converted(code, at, shared | same)
                 width = self.local.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
                 done = f"{name} |= {done}{place};" if row else f"{name} = {done};"
@@ -811,14 +823,22 @@ def _pair_function(side: Side) -> Iterator[str]:
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some elements of a vector, the first `odd` or even in a byte."""
+    """Return a function that loads some elements of a vector.
+
+    If they do not start in the middle of a byte, it may be near enough to be loaded as a whole.
+    """
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     odd = ", int odd" if side.is_shifted and side.bits < BYTE_BITS else ""
-    yield f"{vector} load(__global const {unit} *from, int count{odd}) {{"
-    if not side.is_shifted:
+    near = "" if side.is_shifted else ", int near"
+    yield f"{vector} load(__global const {unit} *from, int count{odd}{near}) {{"
+    if near:
         yield f"    if (count >= {side.lanes}) return *(__global const {vector} *)from;"
-    # elements are shifted in, the last one first
     yield f"    {vector} v = ({vector})(0);"
+    if near:
+        masks = (f"bits(count * {side.bits} - {WORD_BITS * k})" for k in range(words))
+        whole = f"*(__global const {vector} *)from & ({vector})({', '.join(masks)})"
+        yield f"    if (near && count > 0) return {whole};"
+    # elements are shifted in, the last one first
     yield f"    for (int j = min(count, {side.lanes}) - 1; j >= 0; --j) {{"
     if side.unit < WORD:
         for k in reversed(range(words)):

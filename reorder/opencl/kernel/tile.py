@@ -389,7 +389,10 @@ def _launched(
     # a side in a buffer may have bytes where the operand has elements of 4 bits
     src, dst = (of if side.is_image else of._replace(bits=side.bits) for side, of in sides)
     if task.varying:
-        body = replace(body, uniform=nest.loops[body.src.run[0]].uniform(task.varying))
+        uniform = nest.loops[body.src.run[0]].uniform(task.varying)
+        same = nest.loops[body.dst.run[0]].uniform(task.varying) if body.packed_rows > 1 else ()
+        same = tuple(role for role in same if role not in uniform)
+        body = replace(body, uniform=uniform, same_in_rows=same)
     for tried in (paddings, paddings[:1]):
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
