@@ -183,7 +183,7 @@ def chain_of(
         if k is None:
             break
         along = [loops[j] for j in (*run, k)]
-        if operand == 0 and not all(_grows_evenly(along, index) for index in indices):
+        if not all(_grows_evenly(along, index) for index in indices):
             break
         loop, needed = loops[k], -(-limit // length)
         run.append(k)

@@ -53,7 +53,7 @@ from reorder.opencl.kernel.launch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
@@ -341,10 +341,9 @@ class Staged(Body):
             return
         offset = [f"{operand}_offset"]
         for k in digits:
-            stride = f"p.{operand}_lane1" if k == LANES else f"p.{operand}{k}"
             is_skewed = operand == "src" and k == self.skewed
             name = f"({_digit(k, s)} - {self.before})" if is_skewed else _digit(k, s)
-            offset.append(f"{name} * {stride}")
+            offset.append(f"{name} * {_stride(operand, k)}")
         yield f"const index_t at{s} = {' + '.join(offset)};"
         yield f"const int local{s} = {' + '.join(local) or '0'};"
 
@@ -422,15 +421,7 @@ class Staged(Body):
                 yield f"if ({' && '.join(inside) or '1'}) v{s} = {read};"
                 continue
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
-            run = "src_run"
-            for b, span in enumerate(self.sizes):
-                at = [f"{_digit(k, s)} * p.index{b}_{k}" for k, _, _ in self.rest(side)]
-                first = offset_at(f"index{b}_", indices_of(pattern))
-                yield f"const index_t index{b}_{s} = {' + '.join([first, *at])};"
-                if span:
-                    run = f"(int)min((index_t){run}, (p.size{b} - index{b}_{s}) * {span})"
-                else:
-                    inside.append(f"index{b}_{s} < p.size{b}")
+            run = yield from self._below_sizes(pattern, side, s, inside)
             if self.dst.row and self.packed_rows == 1:
                 # padding at the end may not be there
                 run = f"(int)min((index_t){run}, p.src_end - at{s})"
@@ -442,6 +433,22 @@ class Staged(Body):
         for s in range(0 if side.is_shifted else len(starts)):
             yield from self._to_local(pattern, side, s, len(starts))
         yield "}"
+
+    def _below_sizes(
+        self, pattern: Pattern, side: Side, s: int, inside: list[str]
+    ) -> Generator[str, None, str]:
+        """Return how much of a run of a buffer holds data, and add conditions that it has some."""
+        run = "src_run" if side is self.src else "dst_run"
+        for b, span in enumerate(self.sizes):
+            name = f"index{b}_"
+            at = [f"{_digit(k, s)} * {_stride(name, k)}" for k, _, _ in self.rest(side)]
+            first = offset_at(name, indices_of(pattern))
+            yield f"const index_t {name}{s} = {' + '.join([first, *at])};"
+            if span:
+                run = f"(int)min((index_t){run}, (p.size{b} - {name}{s}) * {span})"
+            else:
+                inside.append(f"{name}{s} < p.size{b}")
+        return run
 
     def _to_local(self, pattern: Pattern, side: Side, s: int, steps: int) -> Iterator[str]:
         """Return the stores of pixel or vector n{s}, of several, to local memory."""
@@ -645,6 +652,9 @@ class Staged(Body):
                 yield "} }"
                 continue
             vector, unit = vector_type(side.nbytes), integer_type(side.unit)
+            run = "dst_run"
+            if self.src.is_image:
+                run = yield from self._below_sizes(pattern, side, 0, inside)
             place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
             at = "at0" if side.is_shifted else "at0 + r0"
             to = f"__global {unit} *to = (__global {unit} *)dst + ({side.units(at)});"
@@ -655,7 +665,7 @@ class Staged(Body):
                 if side.bits < BYTE_BITS:
                     misplaced = f"({misplaced} * 2 + (int)(at0 & 1))"
                 yield f"const int r0 = ({place}) * {side.lanes} - {misplaced};"
-                low, end = ("-r0", "dst_run") if self.skewed is None else ("-start - r0", "end")
+                low, end = ("-r0", run) if self.skewed is None else ("-start - r0", "end")
                 yield f"const int low = max({low}, 0), high = min({end} - r0, {side.lanes});"
                 yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
                 lead, terms = (self.lead + side.align) * BYTE_BITS, ["local0"]
@@ -671,7 +681,7 @@ class Staged(Body):
                 yield "} }"
                 continue
             yield f"const int r0 = ({place}) * {side.lanes};"
-            yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r0 : 0;"
+            yield f"const int count = {' && '.join(inside) or '1'} ? {run} - r0 : 0;"
             read = f"const {vector} v = {self._read(side)};"
             # an H200 is faster if it reads parts of vectors before the condition, others after it
             yield from [read] * (not side.is_whole)
@@ -753,6 +763,11 @@ class Staged(Body):
 def _digit(loop: int, s: int) -> str:
     """Return the name of a digit of vector or pixel n{s}: its step along a loop."""
     return f"lane_{s}" if loop == LANES else f"x{loop}_{s}"
+
+
+def _stride(operand: str, loop: int) -> str:
+    """Return the parameter of the stride of a loop, or of the lanes of a pixel."""
+    return f"p.{operand}_lane1" if loop == LANES else f"p.{operand}{loop}"
 
 
 def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:

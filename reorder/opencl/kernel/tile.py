@@ -339,7 +339,7 @@ def _extents(
 ) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
     loops = nest.loops
-    src, dst = (chain_of(loops, side, limit, nest.indices) for side, limit in enumerate(limits))
+    src, dst = chain_of(loops, 0, limits[0], nest.indices), chain_of(loops, 1, limits[1])
     if src is None or dst is None:
         return None
     run = _uniform_run(loops, src, varying)
@@ -439,8 +439,9 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     loops = sorted(nest.moving, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
     # the lanes come after the loops
-    every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,))))
-    run = chain_of(every, 1 - image, run_nbytes // access.nbytes)
+    indices = ((at,) for at in nest.lanes[1].offsets[2:])
+    every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,), *indices)))
+    run = chain_of(every, 1 - image, run_nbytes // access.nbytes, nest.indices)
     if run is None:
         return ()
     edges = (_edge(loops, image, coord, limit) for coord, limit in enumerate(_RECTANGLE))
@@ -457,9 +458,11 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     length = prod(steps[k] for k in side.run) * access.nbytes
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
-    buffer, pixels = side._replace(run=first, rest=rest), Side(order=_order(extents, rectangle))
+    buffer = side._replace(run=first, rest=rest, is_whole=side.is_whole and not nest.sizes)
+    pixels = Side(order=_order(extents, rectangle))
     src, dst = (buffer, pixels) if image else (pixels, buffer)
-    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes))
+    sizes = tuple(span_of([every[k] for k in side.run], k) for k in nest.indices)
+    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes), sizes=sizes)
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
     nest = nest._replace(loops=tuple(loops))
@@ -468,7 +471,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
 
 def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
     """Whether each element of dst depends on one of src alone, in 32 bits, without padding."""
-    is_whole = all(loop.valid == loop.extent for loop in nest.loops)
+    is_whole = not nest.sizes and all(loop.valid == loop.extent for loop in nest.loops)
     is_narrow = max(conversion.widths) <= _MAX_PIXEL_BITS
     return is_whole and is_narrow and not conversion.varying and BETA not in conversion.roles
 

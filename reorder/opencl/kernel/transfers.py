@@ -151,7 +151,7 @@ def _transfer(
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
     moves = conversion.is_move and not has_image
-    whole = () if has_image else _whole(plan, (src, dst), device, conversion)
+    whole = _whole(plan, (src, dst), device, conversion)
     launches = [*whole]
     for box in () if whole else plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
@@ -182,24 +182,37 @@ def _whole(
     """Return the launch of tiles that are partly padding, instead of one for each box."""
     src, dst = operands
     bits, layouts = dst.desc.dtype.bits, [operand.desc.layout for operand in operands]
+    images = src.image, dst.image
+    has_image = images != (None, None)
     # the padded space of dst, or that of src where dst has no padding
     is_padded = dst.desc.nelems < dst.desc.padded_nelems
-    if len(plan.boxes) <= 1 or (is_padded and _packed(plan.boxes[0], dst, device)[1] != bits):
+    if has_image:
+        # pixels of src are read as a whole
+        suits = not (src.image and is_padded)
+    else:
+        suits = len(plan.boxes) > 1
+        suits = suits and not (is_padded and _packed(plan.boxes[0], dst, device)[1] != bits)
+    if not suits:
         return ()
-    formula = None if conversion.is_move and bits >= BYTE_BITS else conversion
+    formula = None if conversion.is_move and bits >= BYTE_BITS and not has_image else conversion
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
     one, other = layouts if is_padded else layouts[::-1]
     found = whole_box(one, other, *plan.bound_attr.varying)
-    if found is None:
+    if found is None or (has_image and not found[1]):
         return ()
     box, sizes = found
     if not is_padded:
         strides = (((*node.strides[1::-1], *node.strides[2:]), node) for node in box.nodes)
         nodes = tuple(node._replace(strides=of) for of, node in strides)
         box = box._replace(offsets=(*box.offsets[1::-1], *box.offsets[2:]), nodes=nodes)
-    nest = next(iter(place_box(box, (None, None)) or ()))._replace(sizes=sizes)
-    task = KernelTask(nest, (src.access, dst.access), device, formula, numbers)
+    nests = place_box(box, images)
+    if nests is None or len(nests) > 1:
+        return ()
+    nest = nests[0]._replace(sizes=sizes)
+    task = KernelTask(nest, (src.access, dst.access), device, formula, numbers, plan.converts)
+    if has_image:
+        return tile.try_lower_pixels(task)
     return (tile.try_lower if is_padded else tile.try_lower_joined)(task)
 
 
