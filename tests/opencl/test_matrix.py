@@ -137,16 +137,20 @@ pixels of rows at any byte | Staged 2x40x7x9 s8 acdb in_out_channel gaps=1,0
 rows at any byte of pixels | Staged 2x40x7x9 f16 in_out_channel acdb gaps=0,1
 planes at any byte of pixels | Staged 2x8x5x37 u8 in_out_channel abcd gaps=0,1
 nhwc of pixels | Staged 2x40x7x9 f32 in_out_channel acdb
+pixels of nhwc with padding | Staged 2x38x7x9 f16 acdb in_out_channel
+nhwc of pixels with padding | Staged 2x38x7x9 f32 in_out_channel acdb
+pixels of rows with padding | Staged 2x4x9x38 u8 abcd in_out_width
+rows of pixels with padding | Staged 2x4x9x38 f16 in_out_width acdb
 nchw of pixels | Staged 2x8x6x16 u8 in_out_channel abcd
 converted pixels of nchw | Staged 2x8x6x16 f32->f16 abcd in_out_channel attr=HALF
 converted pixels of blocks | Staged 2x36x5x6 f32->f16 abcd in_out_channel src=1:16
-copies into pixels | Direct 2x11x3x5 s8 abcd in_out_channel
+copies into pixels | Direct 2x3x3x5 s8 acdb in_out_channel
 copies into pixels with scales | Direct 2x12x3x5 s8->f32 acdb in_out_channel attr=SCALES
-copies out of pixels | Direct 2x11x3x5 f32 in_out_channel acdb
+copies out of pixels | Direct 2x3x3x5 f32 in_out_channel acdb
 copies out of pixels with scales | Direct 2x12x3x5 f16->s8 in_out_channel abcd attr=SCALES
 additions of pixels | Direct 2x12x3x5 f32 in_out_channel acdb attr=BETA
-pixels of filters | Direct 9x7x3x2 f16 abcd conv2d_filter
-filters of pixels | Direct 9x7x3x2 s32 conv2d_filter bacd
+pixels of filters | Staged 9x7x3x2 f16 abcd conv2d_filter
+filters of pixels | Staged 9x7x3x2 s32 conv2d_filter bacd
 """
 _ROWS = [row.split(" | ") for row in _TABLE.strip().splitlines()]
 MATRIX = {name: Family.of(line) for name, line in _ROWS}
@@ -274,6 +278,14 @@ u8 aB16b BA16b16a 40x37 Staged 128
 u4 ab ba 264x520 Staged 64
 u4 ab ba 32x70 Staged 256
 u4->f32 ab ba 32x70 Staged 256
+u4 ab ba 67x193 Staged 256
+u4 ab ba 193x131 Staged 256
+u4 ab ba 301x64 Staged 64
+u4 nchw nhwc 2x97x5x13 Staged 256
+u4->f16 ab ba 129x67 Staged 256
+u4->u8 nhwc nchw 2x65x5x13 Staged 128
+f16->u4 ab ba 193x67 Staged 256
+f32->s4 nchw nhwc 2x129x5x13 Staged 256
 u4 cdba aBcd2b 40x6x5x8 Staged 256
 f16 ab BA8b16a2b 95x93 Staged 256
 u8 nhwc aBcd16b 2x40x5x16 Staged 256
@@ -281,6 +293,9 @@ u8->f32 ab ab 16x37 Direct 256
 s4->f16 ab ab 16x38 Direct 256
 u8 abcd acbd 2x37x3x111 RowCopy 256
 u8 abcd acbd 4x9x4x37 RowCopy 256
+u4 abcd acbd 2x37x3x111 Direct 256
+u4->u8 abcd acbd 2x9x3x111 Staged 256
+f16->u4 abcd acbd 2x9x3x111 Direct 256
 """
 
 

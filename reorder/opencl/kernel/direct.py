@@ -43,16 +43,17 @@ from reorder.opencl.kernel.launch import (
     lower_nest,
     share_out,
     shared_lines,
-    shared_values,
     start_lines,
 )
-from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
+from reorder.opencl.kernel.placement import Lane, Loop, Nest, chain_of, without
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WORK_ITEMS = 256
+# bits of a cache line
+_LINE_BITS = 1024
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
 # Runs of 4 elements of a work item; fewer if they are longer, or if groups would be too few.
@@ -61,28 +62,21 @@ _RUNS, _MIN_GROUPS = 4, 1024
 _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
-# the extent below which the last of these is short
-_SHORT = 32
-
-
 # the role of a loop, log2 of the work items along it, and the steps of each
 Shares = tuple[tuple[str, int, int], ...]
 # Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
 # smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
-# from both (blocks of channels of NHWC); if it is too short to fill a cache line, it is short. They
-# are the best ones of sweeps on an NVIDIA H200.
+# from both (blocks of channels of NHWC). They are the best ones of sweeps on an NVIDIA H200.
 _IMAGES = ((_COLUMN, 4, 1), (_ROW, 4, 1))
 _PACK: Mapping[str, Shares] = {
     "columns": ((_ROW, 1, 2), (_COLUMN, 6, 1)),
     "rows": ((_COLUMN, 3, 2), (_ROW, 4, 1)),
     "separate": ((_COLUMN, 1, 1), (_ROW, 1, 1), (_BUFFER, 5, 2)),
-    "short": ((_COLUMN, 2, 2), (_ROW, 1, 1), (_BUFFER, 4, 1)),
 }
 _UNPACK: Mapping[str, Shares] = {
     "columns": ((_COLUMN, 6, 1), (_ROW, 2, 2)),
     "rows": ((_ROW, 4, 1), (_COLUMN, 3, 2)),
     "separate": ((_COLUMN, 1, 1), (_BUFFER, 5, 2), (_ROW, 2, 1)),
-    "short": ((_COLUMN, 1, 2), (_BUFFER, 4, 1), (_ROW, 2, 1)),
 }
 
 
@@ -178,7 +172,8 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
     """Share the work items among the loops of a nest between two buffers."""
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
     total = floor_log2(task.work_items(_WORK_ITEMS))
-    shifts, indirect_shift = share_out(nest, extents, total)
+    given = _lines(nest, length, total, task.accesses[1].bits)
+    shifts, indirect_shift = share_out(nest, extents, total, given)
     order = [*range(len(extents))]
     wanted = 1 if nest.indirect else _STEPS[max(task.accesses[1].nbytes, 1)]
     if task.conversion is None:
@@ -192,6 +187,18 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
     stepping = next((k for k in order if extents[k] >> shifts[k] >= wanted), -1)
     steps = [wanted if k == stepping else 1 for k in range(len(extents))]
     return _WorkGroup(nest.loops, shifts, steps, indirect_shift)
+
+
+def _lines(nest: Nest, length: int, total: int, bits: int) -> list[int]:
+    """Return log2 of the work items of each loop for a cache line of dst, then one of src."""
+    shifts = [0] * len(nest.loops)
+    # zeros have no src, and loops over tables come last
+    for operand in (1, 0) if nest.starts[0] and not nest.indirect else ():
+        chain = chain_of(nest.loops, operand, max(_LINE_BITS // bits, 1))
+        for k, steps in zip(*chain, strict=True) if chain is not None else ():
+            wanted = ceil_log2(steps if k else -(-steps // length))
+            shifts[k] += min(max(wanted - shifts[k], 0), total - sum(shifts))
+    return shifts
 
 
 def _for_image(task: KernelTask) -> _WorkGroup:
@@ -211,11 +218,6 @@ def _for_image(task: KernelTask) -> _WorkGroup:
         chosen.append(loop)
         shifts.append(shift)
         steps.append(count if loop.extent >> shift >= count else 1)
-    # the remaining work items go to loops that still have steps
-    for k, loop in enumerate(chosen):
-        more = max(min(free, ceil_log2(loop.extent) - shifts[k]), 0)
-        shifts[k] += more
-        free -= more
     filled = nest.filled([*chosen, *without(loops, chosen)])
     shifts, _ = share_out(nest, [loop.extent for loop in filled], total, shifts)
     return _WorkGroup(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])])
@@ -236,8 +238,6 @@ def _shares(
         place = "separate"
         if buffer is roles[_COLUMN] or buffer is roles[_ROW]:
             place = "columns" if buffer is roles[_COLUMN] else "rows"
-        elif buffer.extent < _SHORT:
-            place = "short"
         shares = (_PACK if image else _UNPACK)[place]
     return [(roles[role], shift, steps) for role, shift, steps in shares]
 
@@ -387,12 +387,13 @@ class Direct(Body):
         if BETA in conversion.roles:
             yield self._declared(pattern, "dst", "old")
             yield from self._loads(pattern, "dst", "old", s)
+        shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
         yield from shared_lines(conversion, self.uniform, s)
-        shared = shared_values(conversion.scalars, self.uniform)
         for k in self._lanes(pattern):
             at = partial(self._at, s=s, lane=k)
-            done = f"y_{k} = {conversion.converted(f'x{s}_{k}', at, shared, f'old_{k}')};"
-            yield done if self.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
+            done = conversion.converted(f"x{s}_{k}", at, shared, f"old_{k}")
+            guard = "" if self.is_whole or not k else f"if (first_{s} + {k} < p.valid0) "
+            yield f"{guard}y_{k} = {done};"
 
     def _store(self, pattern: Pattern, prefix: str, s: int) -> Iterator[str]:
         """Return the stores of elements: as words where they are aligned and inside."""

@@ -163,16 +163,12 @@ class KernelFormula(Formula):
         return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
 
     def converted(
-        self,
-        code: str,
-        at: Callable[[str], str] = str,
-        shared: Mapping[str, str] = {},
-        old: str = "",
+        self, code: str, at: Callable[[str], str] = str, of: Mapping[str, str] = {}, old: str = ""
     ) -> str:
-        """Return the bits of dst: `at` is where a role varies, `shared` has values read before."""
+        """Return the bits of dst: `at` is where a role varies, `of` has values read before."""
         if self.is_move:
             return code
-        operands = (shared.get(role) or self.operand_value(role, at(role)) for role in self.roles)
+        operands = (of.get(role) or self.operand_value(role, at(role)) for role in self.roles)
         arguments = [code, *operands]
         arguments += [old] if BETA in self.roles else []
         return f"convert_element({', '.join(arguments)})"

@@ -25,7 +25,6 @@ of its body:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +48,6 @@ KERNEL = "reorder"
 _PARAMS_PER_LINE = 8
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL = 48 << 10
-# how many sets of launches follow each other: those of a set may run at the same time
-STAGES = 3
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 
@@ -214,14 +211,13 @@ def divided(extent: int, shift: int = 0, steps: int = 1, length: int = 1) -> Div
 
 
 def share_out(
-    nest: Nest, extents: Sequence[int], total: int, given: Iterable[int] = ()
+    nest: Nest, extents: Sequence[int], total: int, given: Sequence[int] = ()
 ) -> tuple[list[int], int]:
     """Give 2^total work items to loops; return log2 for each, and for the first indirect loop."""
-    shifts = list(given)
+    shifts = [*given, *(0 for _ in extents[len(given) :])]
+    for k, extent in enumerate(extents):
+        shifts[k] += max(min(ceil_log2(extent) - shifts[k], total - sum(shifts)), 0)
     free = total - sum(shifts)
-    for extent in extents[len(shifts) :]:
-        shifts.append(min(ceil_log2(extent), free))
-        free -= shifts[-1]
     indirect_shift = min(ceil_log2(nest.indirect[0].extent), free) if nest.indirect else 0
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - indirect_shift
@@ -381,13 +377,8 @@ def _head(pattern: Pattern) -> Iterator[str]:
 def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of step s share."""
     for role in roles:
-        ctype, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
-        yield f"const {ctype} {role}_all = {read};"
-
-
-def shared_values(*roles: Iterable[str]) -> dict[str, str]:
-    """Return the names of values that `shared_lines` reads, by role."""
-    return {role: f"{role}_all" for role in chain(*roles)}
+        read = conversion.operand_value(role, f"{role}_{s}")
+        yield f"const {conversion.operand_type(role)} {role}_all = {read};"
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:

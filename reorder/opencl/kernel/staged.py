@@ -48,7 +48,6 @@ from reorder.opencl.kernel.launch import (
     indices_of,
     offset_at,
     shared_lines,
-    shared_values,
     start_lines,
 )
 
@@ -155,9 +154,9 @@ class Staged(Body):
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. Local memory has
     the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
-    within a vector of src; `same_in_rows` those of others that are the same in packed rows. With `is_paired` two rows of 4-bit elements in src are one of bytes in
-    local memory and dst. One that `is_gathered` has the order of src in local memory: vectors of
-    dst are made of its elements. `sizes` has, for each index of the nest, the elements of a run of
+    within a vector of src; `same_in_rows` those of others that are the same in packed rows. One
+    that `is_gathered` has the order of src in local memory: vectors of dst are made of its
+    elements. `sizes` has, for each index of the nest, the elements of a run of
     src after which it grows by one; 0 if all of a run have the same.
     """
 
@@ -168,7 +167,6 @@ class Staged(Body):
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
     same_in_rows: tuple[str, ...] = ()
-    is_paired: bool = False
     is_gathered: bool = False
     sizes: tuple[int, ...] = ()
 
@@ -251,9 +249,7 @@ class Staged(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and the store of an element in local memory."""
         src, dst = self.src, self.dst
-        if self.is_paired:
-            yield from _pair_function(src)
-        elif max(src.bits, dst.bits) * self.packed_rows == WORD_BITS and src.bits < BYTE_BITS:
+        if max(src.bits, dst.bits) * self.packed_rows == WORD_BITS and src.bits < BYTE_BITS:
             yield from _TRANSPOSED
         if not src.is_image and not dst.is_image:
             nbytes = self.local.element
@@ -466,14 +462,8 @@ class Staged(Body):
 
     def _load_rows(self, side: Side, s: int) -> Iterator[str]:
         """Return the loads of vector n{s} in each of the rows that are transposed in registers."""
-        vector, wide = vector_type(side.nbytes), vector_type(2 * side.nbytes)
-        names, rows = [f"v{s}_{row}" for row in range(self.packed_rows)], []
-        for row in range(self.packed_rows):
-            first, count = self._row(s, row)
-            pair = f"{first} + (p.src{self.innermost} >> 1)"
-            rows += [(first, count), (pair, count)] if self.is_paired else [(first, count)]
-        loaded = [f"row{s}_{k}" for k in range(len(rows))] if self.is_paired else names
-        by_name = dict(zip(loaded, rows, strict=True))
+        vector = vector_type(side.nbytes)
+        by_name = {f"v{s}_{row}": self._row(s, row) for row in range(self.packed_rows)}
         if side.is_shifted:
             yield from self._load_shifted_rows(side, s, by_name)
         elif side.is_whole:
@@ -485,9 +475,6 @@ class Staged(Body):
             for name, (first, count) in by_name.items():
                 near = f"{first} + {side.lanes} <= p.src_end"
                 yield f"const {vector} {name} = load({_address(side, first)}, {count}, {near});"
-        if self.is_paired:
-            for name, one, other in zip(names, loaded[::2], loaded[1::2], strict=True):
-                yield f"const {wide} {name} = paired({one}, {other});"
 
     def _row(self, s: int, row: int) -> tuple[str, str]:
         """Return the offset of vector n{s} in one of some rows, and its elements that hold data."""
@@ -519,7 +506,7 @@ class Staged(Body):
     ) -> Iterator[str]:
         """Return the loads of vectors that start anywhere, by name, in rows (offset, elements)."""
         k = self.innermost
-        far = f"{self.packed_rows - 1} * p.src{k}" + f" + (p.src{k} >> 1)" * self.is_paired
+        far = f"{self.packed_rows - 1} * p.src{k}"
         last = f"at{s} + r{s}" + (f" + max((index_t)0, {far})" if len(rows) > 1 else "")
         ends = f"{side.units(last)} + {PAIRS_NBYTES // side.unit}"
         yield f"const int near{s} = {ends} <= {side.units('p.src_end')};"
@@ -539,8 +526,8 @@ class Staged(Body):
             yield f"    {name} = first_bits({name}, count{s} * {side.bits});"
         yield f"}} if (!near{s}) {{"
         for name, (first, inside) in rows.items():
-            odd = "" if side.bits >= BYTE_BITS else f", ({first}) & 1"
-            yield f"    {name} = load({_address(side, first)}, {inside}{odd});"
+            odd = "0" if side.bits >= BYTE_BITS else f"({first}) & 1"
+            yield f"    {name} = load({_address(side, first)}, {inside}, {odd});"
         yield "}"
 
     def _store_words(self, side: Side, s: int) -> Iterator[str]:
@@ -560,8 +547,6 @@ class Staged(Body):
 
     def _scatter(self, side: Side, s: int) -> Iterator[str]:
         """Return the stores of elements to local memory that has the order of dst."""
-        if self.is_paired:
-            side = side._replace(bits=BYTE_BITS)
         names = [f"v{s}_{row}" for row in range(self.packed_rows)]
         if len(names) * side.bits == WORD_BITS and side.bits < BYTE_BITS:
             words = side.nbytes // WORD
@@ -598,41 +583,41 @@ class Staged(Body):
         """Return the conversion of a vector of each row; without data, elements stay zero."""
         names = [f"y{j}" for j in range(side.lanes)]
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
-        shared, first = shared_values(conversion.scalars, self.uniform), side.run[0]
+        shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
+        first = side.run[0]
         index = {k: f"i{k}" for k in range(len(pattern.loops))}
         for k, _, _ in self.rest(side):
             before = f" - {self.before}" if k == self.skewed else ""
             index[k] = f"(i{k} + {_digit(k, s)}{before})"
         index[first] = f"(i{first} + r{s})"
-        others = [role for role in conversion.varying if role not in self.same_in_rows]
         for role in self.same_in_rows:
             # each lane has one for all rows
-            ctype, at = conversion.operand_type(role), offset_at(role, index.items())
-            yield f"const index_t {role}_{s} = {at};"
+            yield f"const index_t {role}_{s} = {offset_at(role, index.items())};"
             for j in range(side.lanes):
-                value = conversion.operand_value(role, f"{role}_{s} + {j} * p.{role}{first}")
-                yield f"const {ctype} {role}_{s}_{j} = count{s} > {j} ? {value} : 0;"
+                read = conversion.operand_value(role, f"{role}_{s} + {j} * p.{role}{first}")
+                value = f"count{s} > {j} ? {read} : 0"
+                yield f"const {conversion.operand_type(role)} {role}_{s}_{j} = {value};"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
             if self.packed_rows > 1:
                 is_inside.append(self._row_inside(s, row))
             yield f"if ({' && '.join(is_inside)}) {{"
-            for role in others:
+            for role in conversion.varying:
                 more = [f"{row} * p.{role}{self.innermost}"] if row else []
                 yield f"const index_t {role}_{s} = {offset_at(role, index.items(), *more)};"
             yield from shared_lines(conversion, self.uniform, s)
             for j, name in enumerate(names):
 
                 def at(role: str, j: int = j) -> str:
-                    return f"{role}_{s}{f' + {j} * p.{role}{first}' if j else ''}"
+                    return f"{role}_{s} + {j} * p.{role}{first}"
 
-                code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
                 same = {role: f"{role}_{s}_{j}" for role in self.same_in_rows}
+                code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
                 done = conversion.converted(code, at, shared | same)
                 width = self.local.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
-                done = f"{name} |= {done}{place};" if row else f"{name} = {done};"
-                yield done if side.is_whole or not j else f"if (count{s} > {j}) {done}"
+                guard = "" if side.is_whole or not j else f"if (count{s} > {j}) "
+                yield f"{guard}{name} {'|=' if row else '='} {done}{place};"
             yield "}"
         ctype = integer_type(WORD if self.packed_rows > 1 else self.local.element)
         yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
@@ -651,48 +636,50 @@ class Staged(Body):
                 yield self._get_pixel(pattern, pattern.conversion)
                 yield "} }"
                 continue
-            vector, unit = vector_type(side.nbytes), integer_type(side.unit)
             run = "dst_run"
             if self.src.is_image:
                 run = yield from self._below_sizes(pattern, side, 0, inside)
             place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
-            at = "at0" if side.is_shifted else "at0 + r0"
-            to = f"__global {unit} *to = (__global {unit} *)dst + ({side.units(at)});"
             if side.is_shifted:
-                align = max(side.align, VECTOR)
-                yield to
-                misplaced = f"(int)((uint)(uintptr_t)to & {align - 1}u) / {side.unit}"
-                if side.bits < BYTE_BITS:
-                    misplaced = f"({misplaced} * 2 + (int)(at0 & 1))"
-                yield f"const int r0 = ({place}) * {side.lanes} - {misplaced};"
-                low, end = ("-r0", run) if self.skewed is None else ("-start - r0", "end")
-                yield f"const int low = max({low}, 0), high = min({end} - r0, {side.lanes});"
-                yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
-                lead, terms = (self.lead + side.align) * BYTE_BITS, ["local0"]
-                yield "int column = r0;"
-                if side.row:
-                    terms = self.local.terms(side.rest[0], "row")
-                    yield f"const int row = max(r0, 0) / {side.row};"
-                    yield f"column -= row * {side.row};"
-                local = f"({' + '.join([*terms, f'column * {self.local.element}'])})"
-                at = f"{local} * {WORD_BITS // self.units_per_word} + {lead}"
-                aligned = f"(__global {unit} *)dst + ({side.units('at0 + r0')})"
-                yield f"store({aligned}, words(tile, {at}), low, high);"
-                yield "} }"
+                yield from self._store_shifted(side, place, run, inside)
                 continue
+            vector, unit = vector_type(side.nbytes), integer_type(side.unit)
             yield f"const int r0 = ({place}) * {side.lanes};"
             yield f"const int count = {' && '.join(inside) or '1'} ? {run} - r0 : 0;"
             read = f"const {vector} v = {self._read(side)};"
             # an H200 is faster if it reads parts of vectors before the condition, others after it
             yield from [read] * (not side.is_whole)
             yield "if (count > 0) {"
-            yield to
+            yield f"__global {unit} *to = (__global {unit} *)dst + ({side.units('at0 + r0')});"
             yield from [read] * side.is_whole
             if side.is_whole:
                 yield f"*(__global {vector} *)to = v;"
             else:
                 yield f"store(to, v, 0, min(count, {side.lanes}));"
             yield "} }"
+
+    def _store_shifted(self, side: Side, place: str, run: str, inside: list[str]) -> Iterator[str]:
+        """Return the store of an aligned vector of a run that starts anywhere."""
+        pointer = f"(__global {integer_type(side.unit)} *)dst"
+        yield f"const uint misplaced = (uint)(uintptr_t)({pointer} + ({side.units('at0')}));"
+        before = f"(int)(misplaced & {max(side.align, VECTOR) - 1}u) / {side.unit}"
+        if side.bits < BYTE_BITS:
+            before = f"({before} * 2 + (int)(at0 & 1))"
+        yield f"const int r0 = ({place}) * {side.lanes} - {before};"
+        low, end = ("-r0", run) if self.skewed is None else ("-start - r0", "end")
+        yield f"const int low = max({low}, 0), high = min({end} - r0, {side.lanes});"
+        yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
+        terms = ["local0"]
+        yield "int column = r0;"
+        if side.row:
+            terms = self.local.terms(side.rest[0], "row")
+            yield f"const int row = max(r0, 0) / {side.row};"
+            yield f"column -= row * {side.row};"
+        local = " + ".join([*terms, f"column * {self.local.element}"])
+        lead = (self.lead + side.align) * BYTE_BITS
+        at = f"({local}) * {WORD_BITS // self.units_per_word} + {lead}"
+        yield f"store({pointer} + ({side.units('at0 + r0')}), words(tile, {at}), low, high);"
+        yield "} }"
 
     def _read(self, side: Side) -> str:
         """Return a vector of dst, read from local memory."""
@@ -821,55 +808,24 @@ def _address(side: Side, offset: str) -> str:
     return f"(__global const {integer_type(side.unit)} *)src + ({side.units(offset)})"
 
 
-def _pair_function(side: Side) -> Iterator[str]:
-    """Return a function that makes bytes of the 4-bit elements of two rows."""
-    words = side.nbytes // WORD
-    row, ctype = vector_type(side.nbytes), vector_type(2 * side.nbytes)
-    yield f"{ctype} paired({row} a, {row} b) {{"
-    # the even and the odd elements, then elements 0, 1, 4, 5 and 2, 3, 6, 7 of each word
-    yield f"    const {row} even = (a & 0x0f0f0f0fu) | (b & 0x0f0f0f0fu) << 4;"
-    yield f"    const {row} odd = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);"
-    yield f"    const {row} x = (even & 0x00ff00ffu) | (odd & 0x00ff00ffu) << 8;"
-    yield f"    const {row} y = (even >> 8 & 0x00ff00ffu) | (odd & 0xff00ff00u);"
-    yield f"    const {row} low = (x & 0xffffu) | y << 16, high = x >> 16 | (y & 0xffff0000u);"
-    parts = (f"{word_of(half, k, words)}" for k in range(words) for half in ("low", "high"))
-    yield f"    return ({ctype})({', '.join(parts)});"
-    yield "}"
-
-
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some elements of a vector.
-
-    If they do not start in the middle of a byte, it may be near enough to be loaded as a whole.
-    """
+    """Return a function that loads some elements of a vector, as a whole where src goes on."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
-    odd = ", int odd" if side.is_shifted and side.bits < BYTE_BITS else ""
-    near = "" if side.is_shifted else ", int near"
-    yield f"{vector} load(__global const {unit} *from, int count{odd}{near}) {{"
-    if near:
+    how = "odd" if side.is_shifted else "near"
+    yield f"{vector} load(__global const {unit} *from, int count, int {how}) {{"
+    if not side.is_shifted:
         yield f"    if (count >= {side.lanes}) return *(__global const {vector} *)from;"
-    yield f"    {vector} v = ({vector})(0);"
-    if near:
         masks = (f"bits(count * {side.bits} - {WORD_BITS * k})" for k in range(words))
         whole = f"*(__global const {vector} *)from & ({vector})({', '.join(masks)})"
         yield f"    if (near && count > 0) return {whole};"
-    # elements are shifted in, the last one first
-    yield f"    for (int j = min(count, {side.lanes}) - 1; j >= 0; --j) {{"
-    if side.unit < WORD:
-        for k in reversed(range(words)):
-            lower = f" | {word_of('v', k - 1, words)} >> {WORD_BITS - side.bits}" if k else ""
-            word = word_of("v", k, words)
-            yield f"        {word} = {word} << {side.bits}{lower};"
-        at = "j + odd" if odd else "j"
-        yield f"        {word_of('v', 0, words)} |= {one_element('from', at, side.bits)};"
+    yield f"    {vector} v = ({vector})(0);"
+    yield f"    {unit} *units = ({unit} *)&v;"
+    yield f"    for (int j = 0; j < min(count, {side.lanes}); ++j)"
+    if side.bits < BYTE_BITS:
+        element = one_element("from", "j + odd" if side.is_shifted else "j", side.bits)
+        yield f"        units[j >> 1] |= (uchar)({element} << ((j & 1) << 2));"
     else:
-        parts = side.unit // WORD
-        for k in reversed(range(parts, words)):
-            yield f"        v.s{k} = v.s{k - parts};"
-        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
-        if parts > 1:
-            yield f"        v.s1 = (uint)(from[j] >> {WORD_BITS});"
-    yield "    }"
+        yield "        units[j] = from[j];"
     yield "    return v;"
     yield "}"
 

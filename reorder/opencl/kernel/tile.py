@@ -17,13 +17,11 @@ from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import PIXEL_LANES, VECTOR, WORD, Mode
 from reorder.opencl.kernel.launch import (
-    STAGES,
     KernelTask,
     Launch,
     Pattern,
     ceil_log2,
     divided,
-    end_of_src,
     floor_log2,
     lower_nest,
 )
@@ -44,26 +42,21 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.formula import KernelFormula
     from reorder.opencl.kernel.placement import Nest
 
-# bytes of the shortest run; shorter ones are faster without local memory
-_MIN_RUN = 16
 # bytes of the shortest rows of src and dst that are worth skewed tiles
 _MIN_ROW = 96
-# bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
-_MAX_TILED = 8
 # Conversions: elements of the shortest run, bits of the longest vector, and its fewest elements
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
 # bytes of the longest part that stays together in both
 _MAX_SHARED = 128
 
 
-# Bytes of a run of src, of one of dst, and of a tile, and the most work items of a group, for
-# elements of so many bytes; 0 is for elements of 4 bits.
+# Moves of elements of so many bits: the most elements of a run of src, one of dst, and a tile, the
+# fewest of a run, since shorter ones are faster without local memory, and the work items.
 _SHAPES = {
-    0: (128, 128, 1 << 15, 256),
-    1: (128, 64, 8192, 128),
-    2: (128, 128, 16384, 256),
-    4: (256, 256, 16384, 256),
-    8: (256, 256, 8192, 128),
+    8: ((128, 64), 8192, 16, 128),
+    16: ((64, 64), 8192, 8, 256),
+    32: ((64, 64), 4096, 4, 256),
+    64: ((32, 32), 1024, 2, 128),
 }
 
 
@@ -94,7 +87,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that transposes long rows which start at any byte."""
     nest, bits = task.nest, task.bits
     along_dst = nest.along(1) if _has_rows(task) else None
-    if along_dst is None or nest.steps * bits[1] < task.device.min_tiled * BYTE_BITS:
+    if along_dst is None:
         return ()
     others = without(nest.moving, (along_dst,))
     rows, length = _SKEWED[bits[1]]
@@ -114,7 +107,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     most = room // ((rows + sector) * prod(extents[:top]))
     extents[top] = _evened(nest.loops[top].extent, extents[top], unit, most)
     loaded = prod(extents)
-    if loaded * bits[0] < _SECTOR * BYTE_BITS:
+    if loaded * bits[0] < VECTOR * BYTE_BITS:
         return ()
     rows = max(rows, rows * length // loaded // sector * sector)
     extents[0] = _evened(along_dst.extent, rows, sector, room // loaded - sector)
@@ -129,8 +122,7 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest with short rows of dst that follow each other, from any byte on."""
     nest, bits = _by_stride(task.nest), task.bits
     loops = nest.loops
-    is_small = not loops or nest.steps * bits[1] < task.device.min_tiled * BYTE_BITS
-    if is_small or not _has_rows(task) or (task.varying and nest.sizes):
+    if not loops or not _has_rows(task) or (task.varying and nest.sizes):
         return ()
     count, vector = (nbytes * BYTE_BITS // bits[1] for nbytes in (WORD, VECTOR))
     # rows, and the loop along src, which may be contiguous after the first loop of a row
@@ -168,13 +160,11 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
 
 
 def _has_rows(task: KernelTask) -> bool:
-    """Whether elements of 4 to 32 bits move between two buffers, or are converted."""
-    is_between = task.nest.is_plain and not task.has_image
+    """Whether enough elements of 4 to 32 bits move between two buffers, or are converted."""
+    is_large = task.nest.steps * task.bits[1] >= task.device.min_tiled * BYTE_BITS
+    is_between = is_large and task.nest.is_plain and not task.has_image
     accumulates = task.conversion is not None and BETA in task.conversion.roles
-    suits = is_between and not accumulates and all(bits in _SKEWED for bits in task.bits)
-    # pairs of rows move faster
-    is_move = suits and max(task.bits) < BYTE_BITS and task.conversion and task.conversion.is_move
-    return suits and not (is_move and _paired(task.nest))
+    return is_between and not accumulates and all(bits in _SKEWED for bits in task.bits)
 
 
 def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) -> tuple[int, ...]:
@@ -202,95 +192,49 @@ def _widest(bits: tuple[int, int]) -> int:
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves or converts elements; empty if others are faster."""
-    nest, bits, conversion = task.nest, task.accesses[1].bits, task.conversion
-    if not nest.is_plain or task.has_image:
+    nest, bits, conversion = task.nest, task.bits, task.conversion
+    is_small = nest.steps * (WORD if conversion else bits[1] // BYTE_BITS) < task.device.min_tiled
+    suits = bits[1] in _SHAPES if conversion is None else BETA not in conversion.roles
+    if is_small or not suits or not nest.is_plain or task.has_image:
         return ()
-    if conversion is None:
-        return () if bits > _MAX_TILED * BYTE_BITS else _moved(task, nest, (bits, bits))
-    paired = _paired(nest) if conversion.is_move and bits < BYTE_BITS else None
-    launches: tuple[Launch, ...] = ()
-    if paired is not None:
-        moved = task._replace(conversion=None, numbers={"src_end": end_of_src(nest)})
-        launches = _moved(moved, paired, (bits, BYTE_BITS))
-    return launches or _converted(task, conversion)
-
-
-def _moved(task: KernelTask, nest: Nest, bits: tuple[int, int]) -> tuple[Launch, ...]:
-    """Make the launch of a nest that moves elements; with pairs of them, dst is made of bytes."""
-    nbytes, is_paired = bits[1] // BYTE_BITS, bits[0] != bits[1]
-    if nest.steps * nbytes < task.device.min_tiled:
-        return ()
-    src_run, dst_run, tile_nbytes, group = _SHAPES[bits[0] // BYTE_BITS]
     nest = _by_stride(nest)
-    limits = src_run * BYTE_BITS // bits[0], dst_run // nbytes
-    most, least = tile_nbytes // nbytes, -(-_MIN_RUN // nbytes)
-    # vectors are aligned in both rows of a pair
-    between = (nest.loops[0].stride(0) // 2,) if is_paired else ()
-    aligned = nest._replace(starts=(nest.starts[0] + between, *nest.starts[1:]))
-    body = _staged(aligned, _extents(nest, limits, most, least, _room(task, bits[1])), bits)
-    if body is None:
+    limits, most, least, work_items = _shape(task)
+    chosen = _extents(nest, limits, most, least, _room(task, bits[1]), task.varying)
+    body = _staged(nest, chosen, bits, _widest(bits))
+    # no byte of local memory is shared
+    if body is None or (bits[1] < BYTE_BITS and body.packed_rows == 1):
         return ()
-    src, dst = body.src, body.dst
-    if dst.run[0] in src.run and (is_paired or (dst.is_shifted and dst.run[0] == src.run[0])):
-        return ()
-    # an H200 is slower if it takes vectors of moves to be whole
-    src, dst = src._replace(is_whole=False), dst._replace(is_whole=False)
-    body = replace(body, src=src, dst=dst, is_paired=is_paired)
-    # a power of two, no more than there are vectors
-    vectors = max(body.accesses(src), body.accesses(dst))
-    work_items = max(min(task.work_items(group), 1 << ceil_log2(vectors)), 1)
-    return _launched(task, nest, body, work_items)
+    # all work items convert
+    vectors = body.accesses(body.src)
+    if conversion is None:
+        src, dst = body.src, body.dst
+        if dst.is_shifted and dst.run[0] == src.run[0]:
+            return ()
+        vectors = max(vectors, body.accesses(dst))
+        # an H200 is slower if it takes vectors of moves to be whole
+        body = replace(body, src=src._replace(is_whole=False), dst=dst._replace(is_whole=False))
+    return _launched(task, nest, body, task.work_items(min(work_items, 1 << ceil_log2(vectors))))
+
+
+def _shape(task: KernelTask) -> tuple[tuple[int, int], int, int, int]:
+    """Return what `_SHAPES` has, for moves and for conversions."""
+    bits = task.bits
+    if task.conversion is None:
+        return _SHAPES[bits[1]]
+    most, edge = _CONVERTED, _EDGE
+    if min(bits) < BYTE_BITS:
+        # rows of 4 bits are short: dst and src have cache lines, if local memory has room for them,
+        # with gaps between its banks
+        edge = max(edge, _LINE * BYTE_BITS // bits[1])
+        most = min(edge * max(_LINE, _LINE * BYTE_BITS // bits[0]), _LOCAL * BYTE_BITS // bits[1])
+        most //= 1 if task.device.max_local > _LOCAL else 2
+    return (most // edge, edge), most, _MIN_CONVERTED, _WORK_ITEMS
 
 
 def _by_stride(nest: Nest) -> Nest:
     """Return a nest of the moving loops, in the order of their strides in dst."""
     loops = sorted(nest.moving, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=tuple(loops))
-
-
-def _paired(nest: Nest) -> Nest | None:
-    """Return a nest over pairs of rows of 4 bits, bytes of dst; None if there are none."""
-    along_dst = nest.along(1)
-    if along_dst is None or nest.sizes:
-        return None
-    counts = [along_dst.extent, along_dst.valid, *nest.starts[1]]
-    loops = without(nest.loops, (along_dst,))
-    if any(count % 2 for count in (*counts, *(loop.stride(1) for loop in loops))):
-        return None
-    pairs, data = along_dst.extent // 2, along_dst.valid // 2
-    if pairs == 1:
-        return None
-    strides = (2 * along_dst.stride(0),), (1,)
-    rows = Loop(pairs, data, strides)
-    halved = [loop._replace(strides=(loop.strides[0], (loop.stride(1) // 2,))) for loop in loops]
-    starts = nest.starts[0], (nest.starts[1][0] // 2,)
-    return nest._replace(starts=starts, loops=(*halved, rows))
-
-
-def _converted(task: KernelTask, conversion: KernelFormula) -> tuple[Launch, ...]:
-    """Make the launch of a nest that converts, or moves 4-bit elements that fill whole bytes."""
-    bits, nest = conversion.widths, task.nest
-    if BETA in conversion.roles or nest.steps < task.device.min_tiled // WORD:
-        return ()
-    nest = _by_stride(nest)
-    most, edge = _CONVERTED, _EDGE
-    if min(bits) < BYTE_BITS:
-        # rows of 4 bits are short: dst has cache lines, src as much as local memory has room for,
-        # with gaps between its banks
-        room = _LOCAL // max(bits[1] // BYTE_BITS, 1)
-        most = min((8 if task.device.max_local > _LOCAL else 4) * most, room)
-        edge = max(edge, _LINE * BYTE_BITS // bits[1])
-    room = _room(task, bits[1])
-    chosen = _extents(nest, (most // edge, edge), most, _MIN_CONVERTED, room, task.varying)
-    body = _staged(nest, chosen, bits, _widest(bits))
-    if body is None:
-        return ()
-    # no byte of local memory is shared
-    if bits[1] < BYTE_BITS and body.packed_rows == 1:
-        return ()
-    # all work items convert
-    most = min(_WORK_ITEMS, 1 << ceil_log2(body.accesses(body.src)))
-    return _launched(task, nest, body, task.work_items(most))
 
 
 def _staged(
@@ -400,8 +344,8 @@ def _launched(
             loops = zip(nest.loops, body.extents, strict=True)
             divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
             launch = lower_nest(nest, pattern, divisions, task.numbers)
-            # others, which write half of a byte, are not aware of those that write the other half
-            return (launch._replace(stage=STAGES - 1 if padded.shares_bytes else 0),)
+            # others write halves of bytes in stages 0 and 1, and read the rest before
+            return (launch._replace(stage=2 if padded.shares_bytes else 0),)
     return ()
 
 

@@ -17,7 +17,7 @@ from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
-from reorder.opencl.kernel.launch import STAGES, DeviceTraits, KernelTask, Launch
+from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
@@ -166,9 +166,7 @@ def _transfer(
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
             launches += _lower(task)
     launches += lower_sums(dst.desc, device.max_work_items)
-    stages = (
-        tuple(launch for launch in launches if launch.stage == stage) for stage in range(STAGES)
-    )
+    stages = (tuple(launch for launch in launches if launch.stage == stage) for stage in range(3))
     buffers = conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
@@ -186,13 +184,11 @@ def _whole(
     has_image = images != (None, None)
     # the padded space of dst, or that of src where dst has no padding
     is_padded = dst.desc.nelems < dst.desc.padded_nelems
-    if has_image:
-        # pixels of src are read as a whole
-        suits = not (src.image and is_padded)
-    else:
-        suits = len(plan.boxes) > 1
-        suits = suits and not (is_padded and _packed(plan.boxes[0], dst, device)[1] != bits)
-    if not suits:
+    if has_image and is_padded != (dst.image is not None):
+        # only the image may have padding
+        return ()
+    is_wide = is_padded and not has_image and _packed(plan.boxes[0], dst, device)[1] != bits
+    if is_wide or not (has_image or plan.boxes[1:]):
         return ()
     formula = None if conversion.is_move and bits >= BYTE_BITS and not has_image else conversion
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits

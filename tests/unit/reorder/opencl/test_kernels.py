@@ -189,7 +189,7 @@ def test_kernels_of_any_layouts_declare_what_they_use(
         check(planned(one, other))
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("u4", 32), ("f32", 16), ("u8", 8)])
+@pytest.mark.parametrize(("dtype", "limit"), [("u4", 16), ("f32", 16), ("u8", 8)])
 def test_a_tile_that_fits_only_without_gaps_has_none(dtype: str, limit: int) -> None:
     src, dst = (memory_desc((2048, 2048), dtype, tag) for tag in ("ab", "ba"))
     device = DeviceTraits(1024, max_local=limit << 10)
