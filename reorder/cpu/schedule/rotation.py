@@ -74,6 +74,8 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     ends = tile_boxes(tuple(parts_of_lines), bits)
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
+    if not streams and rotation.has_adjacent_rows:
+        cost *= 2  # whole lines bring less than elsewhere
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
 
@@ -91,6 +93,13 @@ class _Rotation(NamedTuple):
     def line(self) -> int:
         """Elements of a cache line."""
         return LINE_BITS // self.scheduled.bits
+
+    @property
+    def has_adjacent_rows(self) -> bool:
+        """Whether short rows follow each other: then the next store completes a line."""
+        rows, column = self.scheduled.rows, self.scheduled.columns[0]
+        size = size_of(rows)
+        return size <= MANY_LINES * self.line and column.strides[1] == size * self.scheduled.width
 
     def loses_lines(self) -> bool:
         """Whether many lines of src are in heads, and the first-level cache loses them.

@@ -327,9 +327,14 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
         ("f32 ab ba 16x4112", 4, {"streams", "caches"}),
         ("bf16 ab ba 224x4096", 8, {"streams"}),
         ("bf16 ab ba 256x4096", 8, {"streams", "caches"}),
-        # short rows that do not collide: one in 64 and one in 32 elements would move alone
-        ("f32 abc acb 256x16x64", 4, {"streams", "caches"}),
-        ("f32 abc acb 256x16x32", 4, {"streams"}),
+        # short rows that follow each other: one in 128, and in 64, elements would move alone
+        ("f32 abc acb 256x16x128", 4, {"streams", "caches"}),
+        ("f32 abc acb 256x16x64", 4, {"streams"}),
+        ("s8 abcd abdc 8x12x512x64", 16, {"streams"}),
+        # longer ones: one in 64, and in 32; short ones that do not: one in 72
+        ("f32 abc acb 256x144x64", 4, {"streams", "caches"}),
+        ("f32 abc acb 256x144x32", 4, {"streams"}),
+        ("f32 abdec aBcde16b 32x8x8x3x3", 4, {"streams", "caches"}),
     ],
 )
 def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[str]) -> None:
