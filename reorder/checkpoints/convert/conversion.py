@@ -26,7 +26,7 @@ from reorder.checkpoints.convert.plan import Plan
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.formats.table import check_sums, read_container
 from reorder.checkpoints.moves.changes import Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.tasks import Task, check_workers, run_on_cluster, run_tasks
@@ -247,6 +247,8 @@ class Conversion:
         count, most = self.options.thread_count, self.options.max_bytes
         run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
         losses = dict[str, Lost]()
+        for path in {entry.file for step in self.steps for entry in step.sources.values()}:
+            check_sums(path)  # pieces are read in another order than a checksum needs
         with self.writer as writer:
             kept, stages, report = len(writer.finished), self.stages, self.report
             left, done, total = self._left(stages["converting"][1]), 0, self.total

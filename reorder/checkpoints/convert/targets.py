@@ -134,7 +134,7 @@ _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
 )
-_BY_RULE = "--map converts the weights that its rules name"
+_BY_RULE = "--map converts only the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
 

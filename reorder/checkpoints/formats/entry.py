@@ -307,7 +307,10 @@ def joined(path: Path, parts: Sequence[Container]) -> Container:
         if twice := entries.keys() & part.entries.keys():
             name = min(twice)
             held, other = (each[name].file.name for each in (entries, part.entries))
-            raise MemdescError(f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}")
+            raise MemdescError(
+                f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}; name one of "
+                "the files, or remove the one that is left over"
+            )
         entries |= part.entries
         metadata = {**part.metadata, **metadata}
     files = tuple(file for part in parts for file in part.files)

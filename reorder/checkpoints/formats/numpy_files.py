@@ -222,6 +222,13 @@ def unpack_npz(path: Path, name: str | None = None) -> Container:
         return Container("npz", {entry.name: entry for entry in found}, {}, (path,))
 
 
+def check_npz(path: Path) -> None:
+    """Compare the bytes of all members with their checksums. Fails if they differ."""
+    with _opened(path) as archive:
+        if name := archive.testzip():
+            raise MemdescError(f"member {short_repr(name)} does not fit its checksum")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     with open_file(path) as file:

@@ -40,6 +40,8 @@ class Format(NamedTuple):
     has_scalars: bool = True
     # whether it holds one array without a name, and every reader sees the order of its axes
     is_array: bool = False
+    # compares the bytes of a file with its checksums, if such files have them
+    check: Callable[[Path], None] | None = None
 
     @property
     def ending(self) -> str:
@@ -57,7 +59,15 @@ _ROWS = (
     Format(
         "npy", _NPY, "a .npy file", npy.read_npy, npy.plan_npy, has_metadata=False, is_array=True
     ),
-    Format("npz", _ZIP, "a .npz, or another .zip", npy.read_npz, npy.plan_npz, has_metadata=False),
+    Format(
+        "npz",
+        _ZIP,
+        "a .npz, or another .zip",
+        npy.read_npz,
+        npy.plan_npz,
+        has_metadata=False,
+        check=npy.check_npz,
+    ),
     Format("onnx", None, "an ONNX model", onnx.read, None),
 )
 FORMATS: Mapping[str, Format] = MappingProxyType({row.name: row for row in _ROWS})
@@ -126,6 +136,13 @@ def kind_of(path: Path) -> Format | Foreign | None:
                 return row
     # an ONNX model has no mark at its start: only the ending of its name says what it is
     return FORMATS["onnx"] if path.suffix == FORMATS["onnx"].ending else None
+
+
+def check_sums(path: Path) -> None:
+    """Refuse a file whose bytes differ from the checksums that it has of them."""
+    kind = kind_of(path)
+    if isinstance(kind, Format) and kind.check is not None:
+        kind.check(path)
 
 
 def refusal(path: Path, kind: Format | Foreign) -> MemdescError:

@@ -121,42 +121,47 @@ class Lost(NamedTuple):
     """What a region of a tensor lost; whether that is too much is judged on the whole tensor."""
 
     dtype: str
-    # how many elements there are, and how many saturated
+    # how many elements there are, how many saturated, and how many NaN became 0
     nelems: int
     saturated: int
+    nans: int
     # the largest number, if all became 0; None if one did not
     vanished: float | None
 
     def joined(self, other: Lost | None) -> Lost:
         """Return what two regions lost."""
-        dtype, nelems, saturated, gone = other or Lost(self.dtype, 0, 0, self.vanished)
+        dtype, nelems, saturated, nans, gone = other or Lost(self.dtype, 0, 0, 0, self.vanished)
         largest = None if self.vanished is None or gone is None else max(self.vanished, gone)
-        return Lost(dtype, self.nelems + nelems, self.saturated + saturated, largest)
+        counts = self.nelems + nelems, self.saturated + saturated, self.nans + nans
+        return Lost(dtype, *counts, largest)
 
 
 def check_lost(losses: Mapping[str, Lost], name: str) -> None:
     """Refuse a whole tensor in which every number became 0, or saturated."""
-    dtype, nelems, saturated, vanished = losses.get(name, Lost("", 0, 0, None))
+    dtype, nelems, saturated, nans, vanished = losses.get(name, Lost("", 0, 0, 0, None))
     if vanished:
         hint = "" if dtype in _WIDER else f"; {' and '.join(_WIDER)} hold it"
         raise FinalError(
             f"{name}: all numbers would become 0 in {dtype}: the largest is {vanished:.6g}{hint}; "
-            "or leave the tensor out of the rule, or give a smaller scale"
+            "or give a smaller scale"
         )
-    if saturated and saturated == nelems:
+    if nans == nelems > 0:
+        raise FinalError(f"{name}: all {nelems} numbers are NaN, which {dtype} does not have")
+    if saturated and saturated + nans == nelems:
         raise FinalError(
             f"{name}: all {nelems} numbers are beyond {dtype} at this scale; give a larger scale"
         )
 
 
 def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
-    """Return a warning for each tensor in which numbers saturated."""
-    return tuple(
-        f"{name}: {each.saturated} of {each.nelems} numbers are beyond {each.dtype} at this "
-        "scale and became its largest or least number"
-        for name, each in sorted(losses.items())
-        if each.saturated
-    )
+    """Return a warning for each tensor in which numbers saturated, or NaN became 0."""
+    found = []
+    for name, each in sorted(losses.items()):
+        beyond = f"beyond {each.dtype} at this scale and became its largest or least number"
+        for count, what in ((each.saturated, beyond), (each.nans, "NaN and became 0")):
+            if count:
+                found.append(f"{name}: {count} of {each.nelems} numbers are {what}")
+    return tuple(found)
 
 
 def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] = ()) -> Lost | None:
@@ -165,7 +170,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     if isinstance(dst, RecordDesc) or not dst.nelems:
         return None
     attr = change.attr if isinstance(change, Reorder) else None
-    name, form, saturated = dst.dtype.name, FLOATS.get(dst.dtype.name), 0
+    name, form, saturated, nans = dst.dtype.name, FLOATS.get(dst.dtype.name), 0, 0
     wanted = cache(lambda: _wanted(src, dst, attr, read))
     if isinstance(src, MemoryDesc):
         if _may_saturate(src, dst, attr):
@@ -175,8 +180,11 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
         held = FLOATS.get(src.dtype.name)
         if form and attr is None and held and form.holds(held):
             return None
+        if form is None and held and not src.dtype.is_packed:
+            x = _memory_of(src, read)
+            nans = int(np.isnan(_as_f64(x)).sum()) if _has_special(x.elements, held) else 0
     if form is None:
-        return Lost(name, dst.nelems, saturated, None)
+        return Lost(name, dst.nelems, saturated, nans, None)
     found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
     # four bits have neither infinities nor NaN; padding is zero
     if not dst.dtype.is_packed and _has_special(found.elements, form):
@@ -188,7 +196,8 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     # as signed integers, positive numbers are positive, so this is decided without a copy
     bits = found.elements.view(f"i{found.elements.itemsize}")
     is_gone = int(bits.max()) <= 0 and not _as_f64(found).any()
-    return Lost(name, dst.nelems, saturated, float(np.abs(wanted()).max()) if is_gone else None)
+    largest = float(np.abs(wanted()).max()) if is_gone else None
+    return Lost(name, dst.nelems, saturated, nans, largest)
 
 
 def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
@@ -209,10 +218,14 @@ def _wanted(src: Desc, dst: MemoryDesc, attr: Attr | None, read: Bytes) -> NDArr
     role = "dst_zero_point"
     none: dict[str, Any] = {role: 0, f"{role}_mask": None, f"{role}_groups": ()}
     attr = replace(attr or Attr(), saturate=is_narrow, **({} if is_narrow else none))
-    x = Memory(src, padded(read[ONLY], src.nbytes)[: src.nbytes], zero_pad=False)
+    x = _memory_of(src, read)
     wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
     numbers: NDArray[Any] = reorder(x, wide, attr=attr, threads=1).numpy()
     return numbers
+
+
+def _memory_of(src: MemoryDesc, read: Bytes) -> Memory:
+    return Memory(src, padded(read[ONLY], src.nbytes)[: src.nbytes], zero_pad=False)
 
 
 def _check_finite(
@@ -229,7 +242,8 @@ def _check_finite(
         return
     at = first_index(lost)
     index, value, others = _moved(at, offsets), wanted[at], lost.sum() - 1
-    more = f", and so do {others} more near it" if others else ""
+    do = "does" if others == 1 else "do"
+    more = f", and so {do} {others} more near it" if others else ""
     if not np.isfinite(value):
         raise FinalError(
             f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
@@ -238,7 +252,7 @@ def _check_finite(
     wider = [name for name in _WIDER if FLOATS[name].max > form.max]
     hint = f"; {' and '.join(wider)} hold it" if wider else ""
     if not isinstance(src, RecordDesc):
-        hint += "; or give scale=, or leave the tensor out of the rule"
+        hint += "; or give a scale"
     raise FinalError(
         f"{value:.6g} at {index} would become {found[at]:.6g} in {made.desc.dtype}, whose "
         f"largest number is {form.max:.6g}{more}{hint}"

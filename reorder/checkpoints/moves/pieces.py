@@ -34,6 +34,8 @@ _LONG_RUN = 64 << 10
 # The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
 # makes their runs long.
 _SMALL_PIECE = 16 << 20
+# the most pieces of a change: more of them look as if the conversion hung
+_MOST_PIECES = 2**20
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
 
@@ -194,7 +196,14 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
         is_written = any(each.nbytes for each in change.writes.values())
         return Cut(change, () if is_written else (1,) * len(dims))
     with about(change):
-        return Cut(change, _sizes(dims, operands, change.alignment, (wanted, max_bytes)))
+        found = Cut(change, _sizes(dims, operands, change.alignment, (wanted, max_bytes)))
+        if found.number > _MOST_PIECES:
+            need = 4 * threads * -(-nbytes // _MOST_PIECES)
+            raise MemdescError(
+                f"max_bytes {max_bytes} would cut it into {found.number} pieces, and more than "
+                f"{_MOST_PIECES} take too long; give {need} or more, such as 100MiB"
+            )
+        return found
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike

@@ -86,9 +86,8 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
         with reorder.open_checkpoint(tmp_path / model) as checkpoint:
             checkpoint.record("fc", name, **given)
 
-    def pieces(most: int) -> object:
-        src, dst = (memory_desc((64, 256), "f32", tag) for tag in ("ab", "AB64a256b"))
-        return cut(Reorder(src, dst), most)
+    def pieces(most: int, dims: tuple[int, ...] = (64, 256), tag: str = "AB64a256b") -> object:
+        return cut(Reorder(memory_desc(dims, "f32"), memory_desc(dims, "f32", tag)), most)
 
     endings = {"new": ".safetensors", "raw": ".bin", "npy": ".npy", "npz": ".npz"}
     names: dict[str, Any] = {name: tmp_path / f"{name}{end}" for name, end in endings.items()}

@@ -85,6 +85,18 @@ def test_checksums_of_small_arrays_are_compared_when_an_archive_is_opened(tmp_pa
         reorder.open_checkpoint(path)
 
 
+def test_a_conversion_compares_checksums_before_it_writes(tmp_path: Path) -> None:
+    path, made = tmp_path / "x.npz", tmp_path / "y.npz"
+    np.savez(path, x=np.zeros(50_000))
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] = 1
+    path.write_bytes(whole)
+    for rules in ([], ["x: f32"]):
+        with pytest.raises(MemdescError, match=r"member 'x\.npy' does not fit its checksum"):
+            reorder.convert(path, made, map=rules)
+    assert not made.exists()
+
+
 def test_what_is_written_is_an_archive_of_aligned_arrays(tmp_path: Path) -> None:
     codes = reorder.reorder(np.arange(64, dtype=np.uint8).reshape(8, 8) % 16, "gptq", dtype="u4")
     tensors = [Tensor("codes", "s32", (1, 8), 32, codes.desc), Tensor("one", "bf16", (), 2)]

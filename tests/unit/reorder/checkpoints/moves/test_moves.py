@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,14 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
 def test_odd_rows_of_packed_elements_are_cut_in_pairs() -> None:
     pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 20)
     assert [piece.change.dims for piece in pieces] == [(4, 5), (4, 5), (2, 5)]
+
+
+def test_pieces_that_would_be_endless_are_refused_with_a_size_that_works() -> None:
+    change = Reorder(memory_desc((8192, 8192), "f32"), memory_desc((8192, 8192), "f32", "ba"))
+    with pytest.raises(MemdescError, match=r"into 67108864 pieces, and more than 1048576") as found:
+        cut(change, 10, threads=2)
+    (need,) = re.findall(r"give (\d+) or more", str(found.value))
+    assert cut(change, int(need), threads=2).number <= 1 << 20
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
@@ -271,14 +280,14 @@ def test_quantised_pieces_are_checked_with_the_scales_that_they_wrote(
 
 
 def test_what_regions_lose_is_judged_on_the_whole_tensor() -> None:
-    tiny = Lost("f16", 10, 4, 1e-30).joined(None)
+    tiny = Lost("f16", 10, 4, 0, 1e-30).joined(None)
     for largest in (3e-30, 2e-30):
-        tiny = Lost("f16", 10, 4, largest).joined(tiny)
-    losses = {"x": tiny, "y": Lost("s8", 10, 9, None).joined(Lost("s8", 10, 10, None))}
+        tiny = Lost("f16", 10, 4, 0, largest).joined(tiny)
+    losses = {"x": tiny, "y": Lost("s8", 10, 9, 0, None).joined(Lost("s8", 10, 10, 0, None))}
     check_lost(losses, "y")
     check_lost(losses, "z")
     assert saturation_warnings(losses)[1].startswith("y: 19 of 20 numbers are beyond s8 at this")
     with pytest.raises(FinalError, match="would become 0 in f16: the largest is 3e-30"):
         check_lost(losses, "x")
     # a number that stayed
-    check_lost({"x": Lost("f16", 1, 0, None).joined(tiny)}, "x")
+    check_lost({"x": Lost("f16", 1, 0, 0, None).joined(tiny)}, "x")
