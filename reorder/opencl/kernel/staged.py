@@ -819,13 +819,15 @@ def _load_function(side: Side) -> Iterator[str]:
         whole = f"*(__global const {vector} *)from & ({vector})({', '.join(masks)})"
         yield f"    if (near && count > 0) return {whole};"
     yield f"    {vector} v = ({vector})(0);"
-    yield f"    {unit} *units = ({unit} *)&v;"
-    yield f"    for (int j = 0; j < min(count, {side.lanes}); ++j)"
-    if side.bits < BYTE_BITS:
-        element = one_element("from", "j + odd" if side.is_shifted else "j", side.bits)
-        yield f"        units[j >> 1] |= (uchar)({element} << ((j & 1) << 2));"
-    else:
-        yield "        units[j] = from[j];"
+    bits, is_odd = min(side.bits, WORD_BITS), side.is_shifted and side.bits < BYTE_BITS
+    units = "((__global const uint *)from)" if bits == WORD_BITS else "from"
+    element = one_element(units, "j + odd" if is_odd else "j", bits)
+    parts = (f"word == {k} ? value : 0" for k in range(words))
+    yield f"    for (int j = 0; j < min(count, {side.lanes}) * {side.bits // bits}; ++j) {{"
+    yield f"        const uint at = j * {bits}, word = at >> 5;"
+    yield f"        const uint value = (uint){element} << (at & 31);"
+    yield f"        v |= ({vector})({', '.join(parts)});"
+    yield "    }"
     yield "    return v;"
     yield "}"
 
