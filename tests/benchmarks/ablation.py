@@ -194,6 +194,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "tiles that start lines": Mechanism(
         {"kernels.transpose:_skipped_columns": _skips_nothing}, code="transposed"
     ),
+    # worth most above 48 MB
+    "prefetch of rows": Mechanism(
+        {"kernels.transpose:_prefetch_rows": _does_nothing}, code="non-temporal stores"
+    ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing},
         code=r"transposed ([2-4]x|\d+x[2-4];)",

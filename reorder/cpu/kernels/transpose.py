@@ -28,6 +28,7 @@ from reorder.cpu.llvm.emit import (
     maximum,
     minimum,
     phi,
+    prefetch_to_read,
     prefetch_to_write,
     shared_constant,
     stack_space,
@@ -56,6 +57,8 @@ _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
+# Lines of src are prefetched so many bytes ahead, in the same row.
+_PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
 # tile, where lower tiles would read lines again that the first-level cache has lost.
 _REPEATED_ROWS_SHIFT = 3
@@ -256,6 +259,7 @@ def _emit_tile(
     """
     elements, (row_table, table) = move.elements, tables
     src = elements.rebased(Location(move.src.address, column))
+    _prefetch_rows(move, src, column, row_table, shape)
     rows = (
         elements.load_vector(elements.moved(src, row_table[k]), shape.width)
         for k in range(shape.height)
@@ -296,6 +300,26 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _
         for k in range(shape.width):
             column = elements.moved(dst, table[k])
             prefetch_to_write(elements.address_of(column) + (2 * LINE_NBYTES - 1))
+
+
+def _prefetch_rows(
+    move: Transposition, src: Location, column: Value, table: Value, shape: _TileShape
+) -> None:
+    """Prefetch lines of the rows of a tile that starts at a column: a part of each line's rows.
+
+    That is for non-temporal stores: their data is in memory, and prefetchers follow few rows.
+    """
+    elements = move.elements
+    if not elements.streams or not is_x86():
+        return
+    ahead = _PREFETCHED_NBYTES * BYTE_BITS // elements.bits
+    tiles = LINE_BITS // (shape.width * elements.bits)
+    count = shape.height // tiles
+    first = elements.address_of(src) // (LINE_NBYTES // tiles) % tiles * count
+    with when(~move.head.rows_collide & (column + ahead < move.last)):
+        start = elements.address_of(src + ahead)
+        for k in range(count):
+            prefetch_to_read(start + table[first + k])
 
 
 def _emit_scalar(move: Transposition) -> None:
