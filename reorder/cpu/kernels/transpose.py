@@ -215,7 +215,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                 whole_table = part.row_table + row * WORD_NBYTES
                 before = builder.block
                 with when(has_edges):
-                    edge_table = edge.prepare(part._replace(src=src, dst=dst), row, start)
+                    edge_table = edge.prepare(part._replace(src=src, dst=dst), row)
                     prepared = builder.block
                 row_table = phi((whole_table, before), (edge_table, prepared))
                 block = move._replace(src=src, dst=dst)
@@ -338,6 +338,8 @@ def _emit_scalar(move: Transposition) -> None:
 # Upper bound of the columns of a call, and length of the row of zeros. Tiling cuts loop groups to
 # fewer elements.
 _MAX_COLUMNS = 1 << 11
+# Bytes of the widest elements: all kernels of a module share the zeros.
+_MAX_ELEMENT_NBYTES = 8
 
 
 class _EdgeTables:
@@ -358,21 +360,17 @@ class _EdgeTables:
         self.columns = stack_space(builder, I64, self.width)
         self.copies = stack_space(builder, BYTE, self.height * self.width * size)
         self.unread = stack_space(builder, BYTE, self.height * size, LINE_NBYTES)
-        # a tile may read a vector before the columns of a sweep, and one after them
-        around = LANE_BITS // BYTE_BITS
-        nbytes = around + elements.nbytes(_MAX_COLUMNS) + around
-        zeros = ir.Constant(ir.ArrayType(BYTE, nbytes), None)
-        self.zeros = shared_constant(builder, "memdesc.zeros", zeros, LINE_NBYTES) + around
+        # a tile may read beyond the end of its columns
+        kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        zeros = ir.Constant(kind, None)
+        self.zeros = shared_constant(builder, f"memdesc.zeros.{kind.count}", zeros, LINE_NBYTES)
 
     def is_narrow(self, move: Transposition) -> Value:
         """Whether there are fewer columns than in a tile."""
         return move.last - move.first < self.width
 
-    def prepare(self, move: Transposition, row: Value, start: Value) -> Value:
-        """Write the tables that the edge tiles at a row need; returns the table of the rows.
-
-        The tiles are those of the sweep that starts at a column.
-        """
+    def prepare(self, move: Transposition, row: Value) -> Value:
+        """Write the tables that the edge tiles at a row need; returns the table of the rows."""
         elements, head = self.elements, move.head
         is_narrow = self.is_narrow(move)
         # a tile may read rows beyond the last column, but not beyond the end of src
@@ -382,10 +380,8 @@ class _EdgeTables:
         # padding rows must be read from zeros, not from src
         has_padding = (row + self.height > head.valid_rows) & (head.valid_rows < head.rows)
         needs_table = has_padding | copies
-        # all tiles of a sweep read the same few zeros, which the first-level cache keeps
-        zeros = self._offset(self.zeros, move.src + start)
         with when(needs_table):
-            self._write_rows(move, row, zeros, copies)
+            self._write_rows(move, row, copies)
         table = where(needs_table, self.rows, move.row_table + row * WORD_NBYTES)
         with when(is_narrow):
             unread = self._offset(self.unread, move.dst)
@@ -393,20 +389,24 @@ class _EdgeTables:
                 self.columns[k] = unread
         return table
 
-    def _write_rows(self, move: Transposition, row: Value, zeros: Value, copies: Value) -> None:
+    def _write_rows(self, move: Transposition, row: Value, copies: Value) -> None:
         """Write the table of the rows of a tile at a row; `copies`: some may have to be copied."""
         elements, src = self.elements, move.src
-        # by vectors: a branch for each row is mispredicted once or twice in each sweep
-        offsets = (move.row_table + row * WORD_NBYTES).load_at(ir.VectorType(I64, self.height))
-        padding = pick(zeros.bitcast(ir.VectorType(I64, 1)), [0] * self.height)
-        self.rows.store_at(where(offsets == NOWHERE, padding, offsets))
-        with when(copies), loop(0, row.like(self.height)) as k:
-            start = elements.moved(src, self.rows[k]) + move.first
-            with when(elements.address_of(start + self.width) > move.src_end):
-                copy = Location(self.copies, k * self.width)
-                with loop(0, move.last - move.first) as i:
-                    elements.store(elements.load(start + i), copy + i)
-                self.rows[k] = self._offset(elements.address_of(copy), src + move.first)
+        with loop(0, row.like(self.height)) as k:
+            offset = move.row_table[row + k]
+            with either(offset != NOWHERE) as (data, padding):
+                with data:
+                    self.rows[k] = offset
+                    start = elements.moved(src, offset) + move.first
+                    stop = elements.address_of(start + self.width)
+                    with when(copies & (stop > move.src_end)):
+                        copy = Location(self.copies, k * self.width)
+                        with loop(0, move.last - move.first) as i:
+                            elements.store(elements.load(start + i), copy + i)
+                        address = elements.address_of(copy)
+                        self.rows[k] = self._offset(address, src + move.first)
+                with padding:
+                    self.rows[k] = self._offset(self.zeros, src)
 
     def _offset(self, address: Value, start: Location) -> Value:
         """Return the offset of a buffer from a location, in bytes."""
