@@ -23,10 +23,10 @@ from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
 from reorder.cpu.schedule.post_ops import operations_at
-from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.schedule.select import PERMUTED_BITS, Kernel
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
-from reorder.cpu.target import has_fma
+from reorder.cpu.target import has_fma, permutes_lines
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
@@ -125,8 +125,11 @@ def _moves() -> Iterator[Callable[[], object]]:
     yield compile_pool
     yield fast_call
     for bits, streams in product(_BITS, (False, True)):
-        for runs, transposes in ((True, False), (False, True), (True, True)):
-            kernel = Kernel(bits, streams, runs, transposes)
+        # whether they copy runs, transpose and permute
+        parts = [(True, False, False), (False, True, False), (True, True, False)]
+        if bits in PERMUTED_BITS and permutes_lines():
+            parts += [(False, True, True), (True, True, True)]
+        for kernel in (Kernel(bits, streams, *given) for given in parts):
             if not (kernel.is_packed and streams):
                 yield partial(interpreter_at, kernel)
     yield tile_interpreter_at

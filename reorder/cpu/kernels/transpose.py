@@ -37,13 +37,12 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, PERMUTED_BITS
+from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
     LINE_NBYTES,
     is_x86,
-    permutes_lines,
     register_bits,
 )
 from reorder.plan.nodes import NOWHERE
@@ -125,7 +124,7 @@ def emit_transposed(move: Transposition) -> None:
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    if elements.bits in PERMUTED_BITS and permutes_lines():
+    if elements.permutes:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)

@@ -5,7 +5,7 @@ so. Neighbouring elements are `width_of` their bits apart. Offsets in dst may co
 of a cache line.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import permutations, product
 from math import prod
 from types import MappingProxyType
@@ -416,13 +416,15 @@ class Kernel(NamedTuple):
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
     non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so a variant
-    has no more micro-kernels than a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both.
+    has no more micro-kernels than a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both. With
+    `permutes` elements of transpositions may be permuted.
     """
 
     bits: int
     streams: bool = False
     runs: bool = True
     transposes: bool = True
+    permutes: bool = False
 
     @property
     def is_packed(self) -> bool:
@@ -433,13 +435,15 @@ class Kernel(NamedTuple):
         parts = [f"{self.bits}-bit elements", *["non-temporal stores"] * self.streams]
         if not (self.runs and self.transposes):
             parts.append("runs" if self.runs else "transposed")
+        parts += ["permuted"] * self.permutes
         return ", ".join(parts)
 
-    def running(self, boxes: Iterable[ScheduledBox]) -> "Kernel":
+    def running(self, boxes: Sequence[ScheduledBox]) -> "Kernel":
         """Return the variant of the same elements that moves some boxes."""
         used = {box.micro_kernel for box in boxes}
-        transposes = TRANSPOSED in used
-        return self._replace(runs=RUN in used or not transposes, transposes=transposes)
+        transposes, permutes = TRANSPOSED in used, any(box.permutation for box in boxes)
+        runs = RUN in used or not transposes
+        return self._replace(runs=runs, transposes=transposes, permutes=permutes)
 
 
 # Bits of the widest element that kernels move.

@@ -398,19 +398,24 @@ def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("dims", "src", "dst", "kernel"),
+    ("dims", "dtype", "src", "dst", "kernel"),
     [
-        ((1, 64, 8, 8), "abcd", "aBcd16b", "32-bit elements, transposed"),
-        ((1, 64, 8, 8), "acdb", "aBcd16b", "32-bit elements, runs"),
-        ((2, 17, 5, 4), "abcd", "aBcd16b", "32-bit elements"),
+        ((1, 64, 8, 8), "f32", "abcd", "aBcd16b", "32-bit elements, transposed"),
+        ((1, 64, 8, 8), "f32", "acdb", "aBcd16b", "32-bit elements, runs"),
+        ((2, 17, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements"),
         # strided
-        ((3, 5), "ab", "20x3", "32-bit elements, runs"),
+        ((3, 5), "f32", "ab", "20x3", "32-bit elements, runs"),
+        pytest.param(
+            *((64, 64, 3, 3), "bf16", "abcd", "ABcd8b16a2b"),
+            "32-bit elements, transposed, permuted",
+            marks=pytest.mark.skipif(not permutes_lines(), reason="no bytes are permuted here"),
+        ),
     ],
 )
 def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
-    dims: tuple[int, ...], src: str, dst: str, kernel: str
+    dims: tuple[int, ...], dtype: str, src: str, dst: str, kernel: str
 ) -> None:
-    plan = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst))
+    plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
     (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_plan()
     assert str(batch.kernel) == kernel
 
