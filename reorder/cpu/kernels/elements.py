@@ -58,9 +58,9 @@ class Elements:
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
         self._pointer_type = self.type.as_pointer()
         self.zero = Number(builder, ir.Constant(self.type, 0))
-        # lanes of the vectors that cover a run: of a register, of a quarter of it, and so on
+        # lanes of the vectors that cover a run: of a register, of half of it, and so on
         lanes = 1 if self.is_nibble else register_bits() // self.bits
-        self.sizes = tuple(sorted({max(1, lanes >> k) for k in (0, 2, 4, 6)}, reverse=True))
+        self.sizes = tuple(lanes >> k for k in range(lanes.bit_length()))
 
     def vector_type(self, lanes: int) -> Type:
         """Return the type of a vector of elements."""
@@ -215,13 +215,15 @@ def cover(
     *,
     overlaps: bool = True,
     dst: tuple[Elements, Location] | None = None,
+    below: int = 0,
 ) -> None:
     """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
     `emit` takes the first element of a vector, and its lanes. With `overlaps` the last vector may
     overlap the one before it, so the emitted code must give the same result when it runs twice on
     an element. `dst` is where element 0 is written, if the second vector may overlap the first one
-    too, so that it starts a cache line.
+    too, so that it starts a cache line. The span is known to be shorter than `below`, if it is not
+    0.
     """
     first, last = span
     lanes, *narrower = sizes
@@ -231,16 +233,20 @@ def cover(
         return
     count = last - first
     if overlaps:
+        end, start = last - lanes, first
         with either(count >= lanes) as (enough, few):
             with enough:
-                end, start = last - lanes, first
-                if dst is not None:
-                    elements, place = dst
-                    start = first_vector(elements, place + first, lanes, count) + first
-                with loop(start, last, lanes) as i:
-                    emit(maximum(minimum(i, end), first), lanes)
+                if below == 2 * lanes:
+                    emit(start, lanes)
+                    emit(end, lanes)
+                else:
+                    if dst is not None:
+                        elements, place = dst
+                        start = first_vector(elements, place + first, lanes, count) + first
+                    with loop(start, last, lanes) as i:
+                        emit(maximum(minimum(i, end), first), lanes)
             with few:
-                cover(span, tuple(narrower), emit)
+                cover(span, tuple(narrower), emit, below=lanes)
         return
     middle = first + (count & -lanes)
     with loop(first, middle, lanes) as i:
