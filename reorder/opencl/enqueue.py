@@ -230,7 +230,7 @@ def unpack(
     queue, attr, wait_for
         As for `pack`.
     image : pyopencl.Image
-        The image; it may be larger than its descriptor. Padding lanes are not read.
+        The image; it may be larger than its descriptor. Its padding lanes may hold anything.
     dst : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of another dtype converts.
     src : ImageDesc
