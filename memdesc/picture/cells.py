@@ -131,7 +131,7 @@ class Cells:
         is_padding = any(i >= size for i, size in zip(index, layout.dims, strict=True))
         number, note = str(offset), ",".join(str(index[dim]) for dim in self.long_dims) or "0"
         if self.values is not None:
-            number = note = "0" if is_padding else _value(self.values[index])
+            number, note = "0" if is_padding else _value(self.values[index]), ""
         what = "padding at" if is_padding else "index"
         hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._addresses(offset)])
         tile = self._count(index, self.tiles) if self.tiles else None

@@ -32,8 +32,8 @@ class Table(NamedTuple):
     text; `tops` those of columns, and `groups` those of `span` columns from the given one. `marks`
     has the row and column of cells that start a cache line, or is None in a panel.
 
-    A panel has the longest number in the grid, the index of the panel dims, and the blocks that
-    contain it if there are any. It is `after_gap` if panels are left out before it.
+    A panel has the longest number or column in the grid, the index of the panel dims, and the
+    blocks that contain it if there are any. It is `after_gap` if panels are left out before it.
     """
 
     rows: list[int]
@@ -55,22 +55,19 @@ class Table(NamedTuple):
         """All cells."""
         return [cell for row in self.cells for cell in row if cell]
 
-    def text(self, *, of_number: bool = False) -> list[str]:
+    def text(self) -> list[str]:
         """Return lines of text, with the colours of a terminal: `[padding]`, `<highlighted>`.
 
-        In a panel, cells have room for the longest number, and lines the same length. In a memory
-        they have notes, or numbers if asked for, and a bar marks the start of a cache line.
+        In a panel, cells have room for `widest`, and lines the same length. In a memory they have
+        notes if there are any, and a bar marks the start of a cache line.
         """
         marks = self.marks
-        written = "number" if of_number or marks is None else "note"
-        texts = [
-            [_written(cell, written, in_panel=marks is None) for cell in row] for row in self.cells
-        ]
+        texts = [[_written(cell, in_panel=marks is None) for cell in row] for row in self.cells]
+        head = max(3 if marks is None else 6, *(len(head) for _, head in self.heads))
         if marks is None:
-            head, width = 3, max(len(self.widest) + 2, 4)
+            width = max(len(self.widest) + 2, 4)
             gap = f"{'…':>{width}}"
         else:
-            head = max(6, *(len(head) for _, head in self.heads))
             width = max(len(text) for row in texts for text in row)
             gap = "…"
         lines = []
@@ -84,16 +81,16 @@ class Table(NamedTuple):
         if marks is not None:
             return lines
         tops = "".join(f"{top:>{width - 1}} " for top in gapped(self.columns, self.tops))
-        lines = [*filter(None, [self.caption]), f"    {tops}", *lines]
+        lines = [*filter(None, [self.caption]), f"{'':{head}} {tops}", *lines]
         most = max(len(plain(line)) for line in lines)
         return [line + " " * (most - len(plain(line))) for line in lines]
 
 
-def _written(cell: Cell | None, what: str, *, in_panel: bool) -> str:
-    """Return the number or the note of a cell, in brackets if it is highlighted or padding."""
+def _written(cell: Cell | None, *, in_panel: bool) -> str:
+    """Return the note or the number of a cell, in brackets if it is highlighted or padding."""
     if cell is None or (cell.run is None and not in_panel):
         return "" if cell is None else "-"
-    text = cell.number if cell.is_padding else getattr(cell, what)
+    text = cell.number if cell.is_padding else cell.note or cell.number
     if cell.is_highlighted:
         return f"<{text}>"
     return f"[{text}]" if cell.is_padding else text + " " * in_panel
@@ -207,7 +204,8 @@ def grid_of(cells: Cells) -> Half:
             after_gap=number != before + 1,
         )
         tables.append(table)
-    widest = max((each.number for table in tables for each in table.shown), key=len)
+    numbers = (each.number for table in tables for each in table.shown)
+    widest = max(*map(str, columns), *numbers, key=len)
     tables = [table._replace(widest=widest) for table in tables]
     named = [f"rows {letters[row]}"] if row >= 0 else []
     named.append(f"columns {letters[column]}")

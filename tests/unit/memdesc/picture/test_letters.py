@@ -8,6 +8,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
+from memdesc.picture.svg import text_width
 from tests.pictures import cells, elements
 
 
@@ -47,10 +48,21 @@ def test_values_are_drawn_in_place_of_offsets() -> None:
     assert text[6].split() == ["0", "0.5", "-1.25e-05"]
     assert " ".join(text[-1].split("|")[1].split()) == "0.5 2 -1.25e-05 3 4 [0] 1e+10 [0]"
     drawn = elements(desc.show(values=values).svg, "text")
-    assert {"-1.25e-05", "1e+10"} <= {each.text for each in drawn}
-    # the longest of many values is not searched for
-    whole = memory_desc((80, 80), "s8", "ab").show(values=np.full((80, 80), -128, np.int8))
-    assert "-128" in whole.text
+    # once in the grid, once in the memory
+    assert [each.text for each in drawn].count("1e+10") == 2
+
+
+def test_columns_and_rows_of_many_short_values_are_aligned() -> None:
+    dims = (12345, 65432)
+    picture = memory_desc(dims, "u8", "ab").show(values=np.broadcast_to(np.uint8(7), dims))
+    top, first, *_, last = picture.text.split("\n\n")[1].splitlines()[1:]
+    assert first.split() == ["0", *"7" * 15, "…", "7"]
+    assert [found.end() for found in re.finditer("7", first)] == [
+        found.end() for found in re.finditer("[0-9]+", top)
+    ]
+    assert last.removeprefix("12344") == first.removeprefix("    0")
+    first_x, second_x, *_ = (seen.x for seen in cells(picture.svg)[0])
+    assert second_x - first_x > text_width("65431")
 
 
 def test_two_layouts_are_drawn_side_by_side_in_the_colours_of_the_second() -> None:
