@@ -347,18 +347,30 @@ def _encode_float(
 
     With `canonical` NaN has no payload, in formats with f32's exponent width.
     """
-    f32 = codec.values("f32")
+    values = _as_f32(codec, values, form)
     if form == _F32:
-        return values.fptrunc(f32).bitcast(codec.integers(32))
-    is_f32 = values.type == f32
-    if is_f32 and form == _HALF and has_half():
+        return values.bitcast(codec.integers(32))
+    if form == _HALF and has_half():
         return values.fptrunc(codec.vector(ir.HalfType())).bitcast(codec.integers(16))
-    if is_f32 and form.exponent == _F32.exponent:
+    if form.exponent == _F32.exponent:
         if form == _BFLOAT and has_bfloat() and not may_be_denormal and codec.lanes >= GROUP:
             return _round_to_bfloat(codec, values)
         return _cut_mantissa(codec, values.bitcast(codec.integers(32)), form, canonical=canonical)
-    value = _VALUES["f32" if is_f32 else "f64"]
-    return _emit_expression(codec, encode_float(value, form), values)
+    return _emit_expression(codec, encode_float(_VALUES["f32"], form), values)
+
+
+def _as_f32(codec: Codec, values: Value, form: FloatFormat) -> Value:
+    """Return values as f32; for a narrower format rounded to odd, two bits longer than that.
+
+    Rounding these to nearest equals a single rounding.
+    """
+    f32 = codec.values("f32")
+    if values.type != f32 and form != _F32:
+        low = (1 << (FLOATS["f64"].mantissa - form.mantissa - 2)) - 1
+        bits = values.bitcast(codec.integers(64))
+        # the sum sets the last bit that stays if any lower one is set
+        values = (((bits & low) + low | bits) & ~low).bitcast(values.type)
+    return values.fptrunc(f32)
 
 
 def _cut_mantissa(codec: Codec, bits: Value, form: FloatFormat, *, canonical: bool) -> Value:
