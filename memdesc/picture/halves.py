@@ -55,16 +55,20 @@ class Table(NamedTuple):
         """All cells."""
         return [cell for row in self.cells for cell in row if cell]
 
-    def text(self) -> list[str]:
+    def text(self, *, of_number: bool = False) -> list[str]:
         """Return lines of text, with the colours of a terminal: `[padding]`, `<highlighted>`.
 
         In a panel, cells have room for `widest`, and lines the same length. In a memory they have
-        notes if there are any, and a bar marks the start of a cache line.
+        notes if there are any, or numbers if asked for, and a bar marks the start of a cache line.
         """
         marks = self.marks
-        texts = [[_written(cell, in_panel=marks is None) for cell in row] for row in self.cells]
-        head = max(3 if marks is None else 6, *(len(head) for _, head in self.heads))
-        if marks is None:
+        in_panel = marks is None
+        texts = [
+            [_written(cell, of_number=of_number, in_panel=in_panel) for cell in row]
+            for row in self.cells
+        ]
+        head = max(3 if in_panel else 6, *(len(head) for _, head in self.heads))
+        if in_panel:
             width = max(len(self.widest) + 2, 4)
             gap = f"{'…':>{width}}"
         else:
@@ -86,11 +90,11 @@ class Table(NamedTuple):
         return [line + " " * (most - len(plain(line))) for line in lines]
 
 
-def _written(cell: Cell | None, *, in_panel: bool) -> str:
+def _written(cell: Cell | None, *, of_number: bool, in_panel: bool) -> str:
     """Return the note or the number of a cell, in brackets if it is highlighted or padding."""
     if cell is None or (cell.run is None and not in_panel):
         return "" if cell is None else "-"
-    text = cell.number if cell.is_padding else cell.note or cell.number
+    text = cell.number if cell.is_padding or of_number else cell.note or cell.number
     if cell.is_highlighted:
         return f"<{text}>"
     return f"[{text}]" if cell.is_padding else text + " " * in_panel
@@ -204,8 +208,8 @@ def grid_of(cells: Cells) -> Half:
             after_gap=number != before + 1,
         )
         tables.append(table)
-    numbers = (each.number for table in tables for each in table.shown)
-    widest = max(*map(str, columns), *numbers, key=len)
+    shown = (cell.number for table in tables for cell in table.shown)
+    widest = max(*map(str, columns), *shown, key=len)
     tables = [table._replace(widest=widest) for table in tables]
     named = [f"rows {letters[row]}"] if row >= 0 else []
     named.append(f"columns {letters[column]}")
