@@ -261,4 +261,5 @@ def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
         elements.store_vector(elements.zeros(lanes), dst + i)
 
     with when(count > 0):
-        cover((0, count), elements.sizes, clear)
+        # most are whole vectors, and clamping where each starts would take up to a third longer
+        cover((0, count), elements.sizes, clear, overlaps=False)
