@@ -88,6 +88,7 @@ joined halves | Staged 3x50x37 f16 abc acb
 joined rows of two loops | Staged 3x21x5x37 u8 abcd adbc gaps=0,0
 joined rows of blocks | Staged 3x37x21 u8 abc acb src=1:16
 joined rows of blocks of words | Staged 3x21x13 f32 abc acb src=1:8
+rows with gaps as long as padding | Direct 9x17x101 u8 abc bac gaps=3,0 dst=2:8
 tiles of bytes | Staged 48x64 s8 ab ba
 tiles of halves | Staged 64x48 f16 ab ba
 tiles of words | Staged 24x20 f32 ab ba

@@ -125,7 +125,7 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     if not loops or not _has_rows(task) or (task.varying and nest.sizes):
         return ()
     count, vector = (nbytes * BYTE_BITS // bits[1] for nbytes in (WORD, VECTOR))
-    # rows, and the loop along src, which may be contiguous after the first loop of a row
+    # rows, and the loop along src, which may be contiguous after a first loop of rows, all data
     step = loops[0].extent if loops[0].stride(0) == 1 else 1
     top = next((k for k, loop in enumerate(loops) if k and loop.stride(0) == step), 0)
     extents = [loop.extent for loop in loops[:top]]
@@ -146,7 +146,7 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     steps = min(1 << floor_log2(fitting), loops[top].extent)
     least = max(min(_MIN_SRC * BYTE_BITS // bits[1], loops[top].extent * step), vector)
     is_short = row < vector or steps * step < least or (bits[1] < BYTE_BITS and packed == 1)
-    if is_short or not suits or (task.varying and step > 1):
+    if is_short or not suits or (step > 1 and (task.varying or loops[0].valid < step)):
         return ()
     extents += [steps, *(1 for _ in loops[top + 1 :])]
     if nest.sizes:
