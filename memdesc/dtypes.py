@@ -178,7 +178,7 @@ _NUMPY_STRING = r"[<>=|]?(\?|[bfiu][0-9]{1,2})"
 _COMPLEX = "move real and imaginary parts, x.view(np.float64), which has twice as many elements"
 # types that have no row -> what to do
 _INSTEAD = {
-    **dict.fromkeys(("fp8", "float8"), "there are two, f8_e4m3 and f8_e5m2"),
+    **dict.fromkeys(("fp8", "float8"), "did you mean 'f8_e4m3' or 'f8_e5m2'?"),
     "complex64": "move it as a type of the same width, x.view(np.uint64)",
     "complex128": _COMPLEX,
     "complex": _COMPLEX,

@@ -83,7 +83,7 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
     if numbers and (max(numbers) > INT64_MAX or min(numbers) < least):
         hint = (
             "; sizes that are not known yet are for runtime_desc()"
-            if RUNTIME in numbers and name == "dims"
+            if RUNTIME in numbers and name == "dims" and least > RUNTIME
             else ""
         )
         raise MemdescError(

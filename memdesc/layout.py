@@ -259,7 +259,7 @@ class Layout(Checked):
         if self.nelems:
             low, high = _free(self.blocks)
             # the digits of an axis that ends inside a block are not independent
-            if self.has_partial_blocks:
+            if prod([block.extent for block in self.blocks]) > self.padded_nelems:
                 ends = [_bounds(blocks, axis.padded - 1) for axis, blocks in self.parts]
                 low, high = map(sum, zip(*ends, strict=True))
         low, high = self.offset0 + low, self.offset0 + high
@@ -337,14 +337,15 @@ class Layout(Checked):
                 f"axes {groups} are not a partition of dims 0 to {self.ndims - 1}, ordered by "
                 "their first dims"
             )
+        total = 1
         for axis_dims, padded in self.axes:
-            size = prod(self.dims[dim] for dim in axis_dims)
+            size = prod([self.dims[dim] for dim in axis_dims])
+            total *= padded or 1
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
                 raise MemdescError(
                     f"padded extent {padded} of {dim_names(axis_dims)} must be {need}"
                 )
-        total = prod(axis.padded or 1 for axis in self.axes)
         if total > INT64_MAX:
             raise MemdescError(
                 f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than "
@@ -513,17 +514,19 @@ class Layout(Checked):
 
     def offset(self, index: tuple[Int, ...]) -> Int:
         """Return the offset of a logical index, or of arrays of them, which must be in range."""
-        # narrow integers of numpy would wrap
-        is_of_numpy = (np.ndarray, np.generic)
-        at: Any = [i.astype(np.int64) if isinstance(i, is_of_numpy) else i for i in index]
-        offset: Int = self._summed(axis_index(axis, self.dims, at) for axis in self.axes)
+        at: Any = index
+        if any([type(i) is not int for i in index]):  # noqa: C419 - a list is faster here
+            # narrow integers of numpy would wrap
+            is_of_numpy = (np.ndarray, np.generic)
+            at = [i.astype(np.int64, copy=False) if isinstance(i, is_of_numpy) else i for i in at]
+        offset: Int = self._offset(at, self.dims)
         return offset
 
-    def _summed(self, along: Iterable[Int]) -> Int:
-        """Return the offset of an index along each axis."""
+    def _offset(self, index: tuple[Int, ...], sizes: tuple[int, ...]) -> Int:
+        """Return the offset of an index over dims of some sizes."""
         base: Any = self.offset0
-        for (_, blocks), i in zip(self.parts, along, strict=True):
-            base = base + block_offset(blocks, i)
+        for axis, blocks in self.parts:
+            base = base + block_offset(blocks, axis_index(axis, sizes, index))
         offset: Int = swizzled(self.xor, base)
         return offset
 
@@ -533,19 +536,18 @@ class Layout(Checked):
 
         With `padded`, of all padded ones; each axis is one array axis, at its first dim.
         """
-        sizes = {axis.dims[0]: axis.padded for axis in self.axes}
+        extents = {axis.dims[0]: axis.padded for axis in self.axes}
         shape = self.dims
         if checked_flag("padded", padded):
-            shape = tuple(sizes.get(dim, 1) for dim in range(self.ndims))
-        if 0 in shape:
-            try:
+            shape = tuple(extents.get(dim, 1) for dim in range(self.ndims))
+        # a padded index has the first dim of each axis alone, so the others have size 1
+        sizes = (1,) * self.ndims if padded else self.dims
+        try:
+            if 0 in shape:
                 return np.empty(shape, np.int64)
-            except ValueError:  # of the product of the other sizes
-                raise MemdescError(f"numpy has no array of dims {shape}") from None
-        index = np.indices(shape, np.int64, sparse=True)
-        if padded:
-            return self._summed(index[axis.dims[0]] for axis in self.axes)
-        return self.offset(index)
+            return self._offset(np.indices(shape, np.int64, sparse=True), sizes)
+        except ValueError:  # of the product of the sizes, also if one is 0
+            raise MemdescError(f"numpy has no array of dims {shape}") from None
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
         """Return the offsets of the logical or padded indices of each axis, whose outer sum it is.
@@ -562,7 +564,7 @@ class Layout(Checked):
         """Return the strides of unit dims, which `key` ignores; an empty string for none."""
         if 1 not in self.dims:
             return ""
-        return tuple(blocks[0].stride for axis, blocks in self.parts if axis.padded == 1)
+        return tuple([stride for axis, _, _, stride in self.blocks if self.axes[axis].padded == 1])
 
     def key(self) -> tuple[object, ...]:
         """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
@@ -590,8 +592,8 @@ def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
 
 def _free(blocks: Sequence[Block]) -> tuple[int, int]:
     """Return the lowest and the highest sum of digits that do not depend on each other."""
-    ends = [(block.extent - 1) * block.stride for block in blocks]
-    return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+    ends = [(extent - 1) * stride for _, _, extent, stride in blocks]
+    return sum([end for end in ends if end < 0]), sum([end for end in ends if end > 0])
 
 
 def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from memdesc.names import (
 )
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.tvm import tag_of_string
-from memdesc.tags import Digit, FormatTag
+from memdesc.tags import MAX_NDIMS, Digit, FormatTag
 
 # The vocabulary of canonical tags that oneDNN's enum does not have.
 _MEMDESC = "memdesc"
@@ -84,7 +84,8 @@ def name_of(given: object) -> str:
         return repr(given)
     msg = f"a layout is a name, a FormatTag or a torch.memory_format, not {short_repr(given)}"
     with suppress(MemdescError):
-        msg += f"; strides are passed as strides={checked_ints('strides', given)}"  # type: ignore[arg-type] # it checks
+        strides = checked_ints("strides", given)  # type: ignore[arg-type] # it checks
+        msg += f"; strides are passed as strides={strides}" if 0 < len(strides) <= MAX_NDIMS else ""
     raise MemdescError(msg)
 
 

@@ -120,3 +120,11 @@ def test_elements_to_highlight_may_be_a_set_and_xor_terms_too() -> None:
     layout = memory_desc((64, 64), "f16").layout
     parts = (layout.dims, layout.axes, layout.blocks, 0)
     assert memdesc.Layout(*parts, terms) == memdesc.Layout(*parts, ((3, 0b111000),))
+
+
+def test_equal_descriptors_with_other_strides_of_a_unit_dim_are_spelled_otherwise() -> None:
+    axes: Any = [((0,), 1)]
+    blocks: list[Any] = [[(0, 2, 1, 7), (0, 1, 2, stride)] for stride in (3, 4)]
+    made = [memory_desc((1,), "f32", memdesc.Layout((1,), axes, each)) for each in blocks]
+    assert made[0] == made[1]
+    assert made[0].spelling != made[1].spelling

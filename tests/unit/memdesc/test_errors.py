@@ -1,5 +1,9 @@
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+
+from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
 from memdesc.errors import short_repr
 
 
@@ -30,3 +34,14 @@ def test_a_value_is_shown_by_its_repr_or_where_that_is_long_by_its_type() -> Non
         (Broken(), "a Broken that cannot be printed"),
     ):
         assert short_repr(value) == shown
+
+
+def test_a_hint_is_left_out_where_it_does_not_help() -> None:
+    given: Any
+    for given in (np.arange(60000), [], ()):
+        with pytest.raises(MemdescError) as refused:
+            memory_desc((2, 3), "f32", given)
+        assert "strides" not in str(refused.value)
+    with pytest.raises(MemdescError) as refused:
+        runtime_desc((RUNTIME, 2**63), "f32")
+    assert "runtime_desc" not in str(refused.value)
