@@ -41,7 +41,11 @@ _REGISTERS = (
     "AutoLayout|BlockedLayout|SliceLayout|DistributedLinearLayout|DotOperandLayout|"
     r"NVMMADistributedLayout|AMD\w+Layout|ttg\.(?:blocked|linear|slice|dot_op|nvidia_mma|amd_\w*mma)\b"
 )
-_TENSOR = r"!ttg\.memdesc<((?:\d+x)+)(\w+),\s*(#.*?>|#\w+)\s*(?:,\s*[#\w.]+\s*)*>"
+# the last of what follows the attribute may be the sizes of the allocation that it is a part of
+_TENSOR = (
+    r"!ttg\.memdesc<((?:\d{1,18}x)+)(\w+),\s*(#.*?>|#\w+)\s*"
+    r"(?:,\s*(?!\d)[#\w.]+\s*)*(?:,\s*(\d{1,18}(?:x\d{1,18})*)\s*)?>"
+)
 # the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
 _ROWS, _BOX = 8, 256
 _MATRIX = 2
@@ -56,6 +60,8 @@ def _read(given: Given) -> MemoryDesc:
     sizes, kind = None, None
     if tensor := re.fullmatch(_TENSOR, text):
         sizes, kind, text = tuple(map(int, tensor[1][:-1].split("x"))), tensor[2], tensor[3]
+        if tensor[4] and tuple(map(int, tensor[4].split("x")))[-len(sizes) :] != sizes:
+            impossible(f"it is a part of an allocation of {tensor[4]}, which has its strides")
     layout = _layout(text)
     for key in ("cga_layout", "block_bases"):
         if getattr(layout, key, None):

@@ -75,6 +75,8 @@ def test_a_memdesc_of_ttgir_has_sizes_and_a_type() -> None:
     desc = parse_layout(f"!ttg.memdesc<64x64xf16, {attribute}, #ttg.shared_memory, mutable>")
     assert desc == memory_desc((64, 64), "f16", SWIZZLED)
     assert desc == memory_desc((64, 64), "f16", f"#shared = {attribute}")
+    # one of three buffers
+    assert desc == parse_layout(f"!ttg.memdesc<64x64xf16, {attribute}, #smem, mutable, 3x64x64>")
     assert written(memory_desc((64, 64), "f16", SWIZZLED), "triton")[:2] == (SWIZZLED, attribute)
 
 
