@@ -132,6 +132,8 @@ def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
             impossible("sizes given as '?' are not known")
         sizes = tuple(map(int, match["shape"].split("x")[:-1]))
         types.append((sizes, _NAMES.named(match["type"])))
+    if len(types) == 3 and types[1] == types[2]:  # noqa: PLR2004 - the generic form has two operands
+        types.pop()
     if len(types) not in {0, 2}:
         unclear("an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>")
     return types[::-1] if re.search(r"\bunpack\b", text) else types
