@@ -109,8 +109,9 @@ _LOADS = (2, 4, 8)
 
 def _line(values: NDArray[np.float32]) -> tuple[float, float] | None:
     """Return first value and step of a table that is exactly evenly spaced, else None."""
-    step = values[1] - values[0] if len(values) > 1 else np.float32(0)
-    made = np.arange(len(values), dtype=np.float32) * step + values[0]
+    with np.errstate(all="ignore"):  # infinities equal no value of a table
+        step = values[1] - values[0] if len(values) > 1 else np.float32(0)
+        made = np.arange(len(values), dtype=np.float32) * step + values[0]
     is_line = np.array_equal(made.view(np.uint32), values.view(np.uint32))
     return (float(values[0]), float(step)) if is_line else None
 

@@ -50,6 +50,14 @@ def test_narrow_codes_keep_their_shifts(kind: str, shift: int) -> None:
     _check(by_hand((5, 9), f"q {kind} ba; d f32", code=Number((("q", shift),))))
 
 
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_tables_may_hold_numbers_at_the_ends_of_f32(size: int) -> None:
+    largest = float(np.finfo(np.float32).max)
+    table = (-largest, largest, -0.0, 2.0**-149, *(0.1, -128.0, 1e-40) * 4)[:size]
+    code = Number((("q", 0),), table=table)
+    _check(by_hand((5, 48), f"q u{size.bit_length() - 1}; d f32 /1x16", code=code))
+
+
 @pytest.mark.parametrize("dims", [(0, 1 << 56), (1 << 56, 0)])
 @pytest.mark.parametrize("name", ["q4_0", "q5_0"])
 def test_a_record_without_elements_needs_no_tables_of_its_other_dims(
