@@ -72,7 +72,9 @@ class Option(NamedTuple):
             return count
         hint = ""
         if self.usual in DATA_TYPES:
-            hint = f"; give {self.name}= if the words hold one of these"
+            # those of a shape are integers that are read, not bits of a type that a file lacks
+            is_read = self.name == "shape"
+            hint = "" if is_read else f"; give {self.name}= if the words hold one of these"
             with suppress(MemdescError):
                 value = data_type(value).name
         # the dims decide whether a count may be ALL

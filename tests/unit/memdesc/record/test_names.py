@@ -56,6 +56,11 @@ def test_options_choose_groups_types_and_zero_points() -> None:
         assert str(desc.rule) == f"weight_scale * (weight_packed - {rule})"
 
 
+def test_a_wrong_type_of_a_shape_has_no_hint_about_bits() -> None:
+    with pytest.raises(MemdescError, match=r"shape must be s64 or s32, not 's16'$"):
+        record_desc(DIMS, "pack_quantized", shape="s16")
+
+
 def test_constants_hold_the_groups() -> None:
     for group, wanted in ((32, [k // 32 for k in range(128)]), (-1, [0] * 128)):
         (constant,) = record_desc((128, 64), "gptq", group=group, g_idx=True).constants
