@@ -604,7 +604,9 @@ class MemoryDesc(Written):
             except ValueError:  # lists of different lengths
                 raise MemdescError(f"values must be an array, not {short_repr(values)}") from None
             if grid.shape != self.dims:
-                raise MemdescError(f"values must have the dims {self.dims}, not {grid.shape}")
+                raise MemdescError(
+                    f"values must have the dims {self.dims}, not {tuple(grid.shape)}"
+                )
         cells = checked_cells(self, called, highlight, grid)
         if beside is None:
             compensation = self.nbytes - self.with_extra(None).nbytes

@@ -177,8 +177,8 @@ class Extra(Checked):
                     given[_VERBOSE_FIELDS[prefix]] = number
                     continue
             raise MemdescError(
-                f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR, each "
-                "once"
+                f"{short_repr(text)}: {short_repr(part)} must be s8mMASK, zpmMASK or saFACTOR, "
+                "each at most once"
             )
         extra = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         said = extra.flags if extra else 0

@@ -152,7 +152,7 @@ class ImageDesc(Written):
     def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of a logical index.
 
-        ``pixel(desc.index(offset))`` is that of an offset in `desc`.
+        For an offset in `desc`, use ``pixel(desc.index(offset))``.
 
         >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
         (7, 2, 2)

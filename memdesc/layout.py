@@ -334,8 +334,8 @@ class Layout(Checked):
         groups = [axis.dims for axis in self.axes]
         if not is_partition(groups, self.ndims):
             raise MemdescError(
-                f"axes {groups} are not a partition of dims 0 to {self.ndims - 1}, ordered by "
-                "their first dims"
+                f"axes {short_repr(groups)} are not a partition of dims 0 to {self.ndims - 1}, "
+                "ordered by their first dims"
             )
         total = 1
         for axis_dims, padded in self.axes:

@@ -198,7 +198,7 @@ class FormatTag(Checked):
 
 
 def is_partition(axes: Sequence[tuple[int, ...]], ndims: int) -> bool:
-    """Whether each of the first dims is in one of the axes, which are sorted."""
+    """Whether the axes are a sorted partition of the first `ndims` dims, none of them empty."""
     dims = sorted(dim for axis in axes for dim in axis)
     return dims == [*range(ndims)] and all(axes) and [*axes] == sorted(axes)
 

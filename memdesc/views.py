@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names
 
 # an axis with its blocks, as in `Layout.parts`
@@ -65,7 +65,9 @@ def submemory(
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
     """Reorder dims: old dim d becomes dim `perm[d]`; no data move."""
     if sorted(perm) != list(range(layout.ndims)):
-        raise MemdescError(f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}")
+        raise MemdescError(
+            f"{short_repr(perm)} is not a permutation of the dims 0 to {layout.ndims - 1}"
+        )
     dims = tuple(layout.dims[perm.index(dim)] for dim in range(layout.ndims))
     parts = (
         (Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), blocks)
