@@ -86,7 +86,7 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
 
     The kernel takes a line of each row in all steps of a call, so it writes a few pieces in turn.
     The model: these should be several lines long, since the next call writes into the last line of
-    each. Returns nothing for other boxes.
+    each. Returns nothing for other boxes, nor where a single piece has as many lines.
     """
     rows, columns, outer = scheduled.rows, scheduled.columns, scheduled.outer
     if not scheduled.is_transposed or size_of(rows) > MAX_INTERLEAVED or not outer:
@@ -98,7 +98,9 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
     is_whole = all(node.valid == node.extent for node in (*rows, *columns, last))
     if not 0 < near < len(columns) or last.strides[1] != piece or not is_whole:
         return []
-    steps = min(last.extent, max(1, MANY_LINES * line_of(scheduled.bits) // piece))
+    steps = min(last.extent, MANY_LINES * line_of(scheduled.bits) // piece)
+    if steps <= 1:
+        return []
     most = max(1, MAX_CALL_SIZE // (steps * size_of((*rows, *columns[:-1]))))
     # parts of nearly equal length
     most = -(-column.extent // -(-column.extent // most))

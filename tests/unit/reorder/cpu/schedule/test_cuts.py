@@ -456,6 +456,14 @@ def test_calls_write_several_lines_of_each_piece_of_interleaved_rows(
 
 
 @pytest.mark.parametrize(
+    "case", ["f32 bcda ABcd16b64a4b 64x128x3x3", "bf16 cdba ABcd16b64a4b 512x512x1x1"]
+)
+def test_longer_pieces_of_interleaved_rows_are_not_cut_further(case: str) -> None:
+    box, bits = _box(case)
+    assert tile_boxes((box,), bits) == (select_kernel(box, bits),)
+
+
+@pytest.mark.parametrize(
     ("case", "length"),
     [
         # pieces that share a set of the cache, two sets, all of them
