@@ -153,6 +153,8 @@ class KernelConfig:
     # whether they exceed the threads' shares of the caches, so that long rows converted in place
     # are written the same way
     streams_rows: bool = False
+    # elements between the start of a cache line and dst; None: any number
+    place: int | None = None
     # whether the processor has a fused multiply-add
     has_fma: bool = True
     # the working type, and the type in which zero points are subtracted

@@ -41,6 +41,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
+    place = builder.place * BYTE_BITS // plan.dst.dtype.bits if builder.fills_lines else None
     config = KernelConfig(
         plan.src.dtype.name,
         plan.dst.dtype.name,
@@ -48,6 +49,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
+        place=place,
         has_fma=has_fma(),
     )
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
@@ -79,7 +81,7 @@ def _tiles_of(
         widths,
         limit,
         in_place=config.is_single,
-        place=builder.place * BYTE_BITS // widths[1] if builder.fills_lines else None,
+        place=config.place,
         streams=config.streams,
     )
 

@@ -317,6 +317,15 @@ class _StepWriter:
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return (is_long and not rows.shift) or (self.config.streams and nbits >= LINE_BITS)
 
+    def _starts_lines(self) -> bool:
+        """Whether dst is written by non-temporal stores, and all tiles start a line of it."""
+        config = self.config
+        if config.place is None or self.is_indirect or not config.streams:
+            return False
+        line = LINE_BITS // DATA_TYPES[config.dst].bits
+        starts = [config.place + self.offsets[DST], *self.outer_strides[DST]]
+        return not any(start % line for start in starts)
+
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
         """Move a tile; with `pads` zeros are written to its padding."""
         if src.is_packed or dst.is_packed:
@@ -334,7 +343,9 @@ class _StepWriter:
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
-        code = Kernel(boxes[0].bits).running(boxes), program, ranges, len(ranges)
+        is_aligned = dst.base is Base.DST and self._starts_lines()
+        streams = is_aligned and all(part.fills_lines() for part in boxes)
+        code = Kernel(boxes[0].bits, streams).running(boxes), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 
