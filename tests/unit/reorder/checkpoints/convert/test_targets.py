@@ -254,7 +254,7 @@ c_fc.weight of shape (128, 512) with a bias of shape (512,) has its outputs las
     made({"c_fc.weight": ones(512, 128), "c_fc.bias": ones(512)}, None, "fp8-block")
 up.weight: x[3, 4] is nan; only finite values can be quantised
     refused({"up.weight": nan_at(3, 4)}, None, "fp8-block")
-not u8; give scales= if the words hold one of these
+not 'u8'; give scales= if the words hold one of these
     refused(fp8() | {"weight_scale_inv": np.full((2, 1), 127, "u1")}, FP8, "bf16")
 do not cover model.layers.0.mlp.experts.0.up_proj.weight of shape (96, 128)
     refused({"experts.0.up_proj.weight": ones(96, 128), "o_proj.weight": ones(128, 128)}, None,
