@@ -162,11 +162,11 @@ def _parts_of(name: str, value: Any) -> Parts:
         (codes,) = _parts_of(name, value.memory)
         return quantized_parts(name, codes, arrays, axis=value.axis, groups=value.groups)
     if isinstance(value, Record):
-        desc, held = value.desc, value.tensors
-        if record_of(record_fields(desc)) != desc:
+        held, desc = value.tensors, record_of(record_fields(value.desc))
+        if desc != value.desc:
             raise MemdescError(
-                f"{short_repr(name)}, {desc!r}, is not the record of that name and these options, "
-                "so a file cannot name it; save its tensors"
+                f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
+                "options, so a file cannot name it; save its tensors"
             )
         tensors = record_tensors(name, name, desc, "safetensors", is_bare=len(held) == 1)
         return [(tensor, held[role]) for role, tensor in tensors.items()]

@@ -159,6 +159,12 @@ def test_a_quantised_tensor_is_read_back(tmp_path: Path, name: str) -> None:
     assert (again.scales.shape, again.scales) == ((), given["one"].scales)
 
 
+def test_a_record_whose_options_are_left_out_by_hand_has_the_usual_ones(tmp_path: Path) -> None:
+    path, desc = tmp_path / "x.safetensors", record_desc((256, 256), "gptq")
+    reorder.save(path, Record(replace(desc, options=())))
+    assert reorder.load(path, Record).desc == desc
+
+
 def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save(path, {"w": reorder.quantize(np.ones((4, 8), np.float32), "s8"), "b": np.ones(3)})
