@@ -226,7 +226,7 @@ def check_npz(path: Path) -> None:
     """Compare the bytes of all members with their checksums. Fails if they differ."""
     with _opened(path) as archive:
         if name := archive.testzip():
-            raise MemdescError(f"member {short_repr(name)} does not fit its checksum")
+            raise MemdescError(f"member {short_repr(name)} does not match its checksum")
 
 
 @contextmanager

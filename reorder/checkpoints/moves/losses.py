@@ -31,7 +31,7 @@ from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
 from reorder.records.record import first_index
 from reorder.values.attr import Attr
-from reorder.values.formats import FLOATS, INTEGERS, FloatFormat
+from reorder.values.formats import FLOATS, FORMATS, INTEGERS, ExponentFormat, FloatFormat
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
@@ -121,7 +121,7 @@ class Lost(NamedTuple):
     """What a region of a tensor lost; whether that is too much is judged on the whole tensor."""
 
     dtype: str
-    # how many elements there are, how many saturated, and how many NaN became 0
+    # how many elements there are, how many saturated, and how many NaN became a number
     nelems: int
     saturated: int
     nans: int
@@ -154,11 +154,13 @@ def check_lost(losses: Mapping[str, Lost], name: str) -> None:
 
 
 def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
-    """Return a warning for each tensor in which numbers saturated, or NaN became 0."""
+    """Return a warning for each tensor in which numbers saturated, or NaN became a number."""
     found = []
     for name, each in sorted(losses.items()):
         beyond = f"beyond {each.dtype} at this scale and became its largest or least number"
-        for count, what in ((each.saturated, beyond), (each.nans, "NaN and became 0")):
+        most = FLOATS[each.dtype].max if each.dtype in FLOATS else 0
+        nan = f"NaN and became {f'{most:g} or {-most:g}' if most else 0}"
+        for count, what in ((each.saturated, beyond), (each.nans, nan)):
             if count:
                 found.append(f"{name}: {count} of {each.nelems} numbers are {what}")
     return tuple(found)
@@ -169,33 +171,35 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     src, dst = change.src, change.dst
     if isinstance(dst, RecordDesc) or not dst.nelems:
         return None
-    attr = change.attr if isinstance(change, Reorder) else None
+    attr = change.attr or Attr() if isinstance(change, Reorder) else None
     name, form, saturated, nans = dst.dtype.name, FLOATS.get(dst.dtype.name), 0, 0
     wanted = cache(lambda: _wanted(src, dst, attr, read))
     if isinstance(src, MemoryDesc):
         if _may_saturate(src, dst, attr):
             low, high = (-form.max, form.max) if form else INTEGERS[name]
             numbers = wanted()
-            saturated = int((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).sum())
-        held = FLOATS.get(src.dtype.name)
-        if form and attr is None and held and form.holds(held):
+            saturated = int(((numbers < low) | (numbers > high)).sum())
+        held = FORMATS[src.dtype.name]
+        is_plain = attr is None or not (attr.parameters or attr.saturate)
+        if form and is_plain and isinstance(held, FloatFormat) and form.holds(held):
             return None
-        if form is None and held and not src.dtype.is_packed:
+        if _has_no_nan(dst) and isinstance(held, FloatFormat | ExponentFormat):
             x = _memory_of(src, read)
-            nans = int(np.isnan(_as_f64(x)).sum()) if _has_special(x.elements, held) else 0
+            nans = int(np.isnan(_as_f64(x)).sum()) if _has_special(x, held) else 0
     if form is None:
         return Lost(name, dst.nelems, saturated, nans, None)
     found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
-    # four bits have neither infinities nor NaN; padding is zero
-    if not dst.dtype.is_packed and _has_special(found.elements, form):
+    # padding is zero
+    if _has_special(found, form):
         # a product of finite codes and scales may be infinite in f32 already
         was_finite = (
             _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted())
         )
         _check_finite(src, wanted(), was_finite, found, offsets)
-    # as signed integers, positive numbers are positive, so this is decided without a copy
+    # as signed integers, positive numbers are positive, so this is decided without a copy, except
+    # for a byte of two, which may hold a -0
     bits = found.elements.view(f"i{found.elements.itemsize}")
-    is_gone = int(bits.max()) <= 0 and not _as_f64(found).any()
+    is_gone = (dst.dtype.is_packed or int(bits.max()) <= 0) and not _as_f64(found).any()
     largest = float(np.abs(wanted()).max()) if is_gone else None
     return Lost(name, dst.nelems, saturated, nans, largest)
 
@@ -206,7 +210,13 @@ def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
     if held and target and not (attr and attr.parameters):
         return held.low < target.low or held.high > target.high
     # without an attribute, scales are chosen from these numbers
-    return attr is not None and (target is not None or attr.saturate)
+    return attr is not None and (_has_no_nan(dst) or (attr.saturate and dst.dtype.name in FLOATS))
+
+
+def _has_no_nan(desc: MemoryDesc) -> bool:
+    """Whether NaN and numbers beyond this type become other numbers: in integers and f4_e2m1."""
+    form = FLOATS.get(desc.dtype.name)
+    return desc.dtype.name in INTEGERS if form is None else not form.has_nan
 
 
 def _wanted(src: Desc, dst: MemoryDesc, attr: Attr | None, read: Bytes) -> NDArray[Any]:
@@ -259,12 +269,16 @@ def _check_finite(
     )
 
 
-def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
+def _has_special(held: Memory, form: FloatFormat | ExponentFormat) -> bool:
     """Whether an element is an infinity or NaN, by the extremes of the bits, without a copy."""
+    codes = held.elements
+    if isinstance(form, ExponentFormat):
+        return int(codes.max()) == form.nan
     signed = codes.view(f"i{codes.itemsize}")
     if not form.has_negative_zero:  # its bits, the least integer, are the only NaN
         return int(signed.min()) == -form.sign
-    return int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
+    is_beyond = int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
+    return form.has_nan and is_beyond
 
 
 def _as_f64(held: Memory) -> NDArray[np.float64]:

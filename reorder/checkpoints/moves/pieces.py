@@ -190,20 +190,26 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
     """
     dims, operands = change.dims, (*change.reads.values(), *change.writes.values())
     nbytes = sum(each.nbytes for each in operands)
-    wanted = max(min(wanted, max_bytes // threads), 1)
-    if 0 in dims or nbytes <= min(wanted, _SMALL_PIECE):
+    small = max(min(wanted, max_bytes // threads, _SMALL_PIECE), 1)
+    if 0 in dims or nbytes <= small:
         # the scales of an empty tensor may be written
         is_written = any(each.nbytes for each in change.writes.values())
         return Cut(change, () if is_written else (1,) * len(dims))
+
+    def found(most: int) -> Cut:
+        bounds = max(min(wanted, most // threads), 1), most
+        return Cut(change, _sizes(dims, operands, change.alignment, bounds))
+
     with about(change):
-        found = Cut(change, _sizes(dims, operands, change.alignment, (wanted, max_bytes)))
-        if found.number > _MOST_PIECES:
-            need = 4 * threads * -(-nbytes // _MOST_PIECES)
+        need = max_bytes
+        while found(need).number > _MOST_PIECES and need // threads < wanted:
+            need *= 2
+        if need > max_bytes:
             raise MemdescError(
-                f"max_bytes {max_bytes} would cut it into {found.number} pieces, and more than "
-                f"{_MOST_PIECES} take too long; give {need} or more, such as 100MiB"
+                f"max_bytes {max_bytes} would cut it into {found(max_bytes).number} pieces, and "
+                f"more than {_MOST_PIECES} take too long; give {need} or more, such as 100MiB"
             )
-        return found
+        return found(max_bytes)
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike

@@ -92,7 +92,7 @@ def test_a_conversion_compares_checksums_before_it_writes(tmp_path: Path) -> Non
     whole[len(whole) // 2] = 1
     path.write_bytes(whole)
     for rules in ([], ["x: f32"]):
-        with pytest.raises(MemdescError, match=r"member 'x\.npy' does not fit its checksum"):
+        with pytest.raises(MemdescError, match=r"member 'x\.npy' does not match its checksum"):
             reorder.convert(path, made, map=rules)
     assert not made.exists()
 
