@@ -18,6 +18,7 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.entry import Place
+from reorder.checkpoints.moves import pieces as pieces_module
 from reorder.checkpoints.moves.changes import ONLY, Quantize, Reorder, Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.pieces import Piece, cut
@@ -40,12 +41,21 @@ def test_odd_rows_of_packed_elements_are_cut_in_pairs() -> None:
     assert [piece.change.dims for piece in pieces] == [(4, 5), (4, 5), (2, 5)]
 
 
-def test_pieces_that_would_be_endless_are_refused_with_a_size_that_works() -> None:
-    change = Reorder(memory_desc((8192, 8192), "f32"), memory_desc((8192, 8192), "f32", "ba"))
-    with pytest.raises(MemdescError, match=r"into 67108864 pieces, and more than 1048576") as found:
-        cut(change, 10, threads=2)
+@pytest.mark.parametrize(
+    ("dims", "tag", "most", "max_bytes"),
+    [((8192, 8192), "ba", 1 << 20, 10), ((27, 22, 11, 8), "cdba", 16, 5000)],
+)
+def test_pieces_that_would_be_endless_are_refused_with_a_size_that_works(
+    dims: tuple[int, ...], tag: str, most: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces_module, "_MOST_PIECES", most)
+    change = Reorder(memory_desc(dims, "f32"), memory_desc(dims, "s4", tag))
+    with pytest.raises(MemdescError, match=rf"pieces, and more than {most} take") as found:
+        cut(change, max_bytes, threads=2)
     (need,) = re.findall(r"give (\d+) or more", str(found.value))
-    assert cut(change, int(need), threads=2).number <= 1 << 20
+    assert cut(change, int(need), threads=2).number <= most
+    # no bound of the caller's makes so many pieces of this tensor
+    assert cut(change, 1 << 40, wanted=100).number > most
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
