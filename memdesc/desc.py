@@ -119,7 +119,7 @@ class MemoryDesc(Written):
     __slots__ = {
         "nbytes": "Bytes to allocate, which are oneDNN's `get_size` and those before `offset0`.",
         "min_nbytes": "Bytes that a buffer must have, up to the end of padding or compensation.",
-        "spelling": "What text shows but equality ignores: the letters, the strides of unit dims.",
+        "spelling": "What text shows but equality ignores, the letters and strides of unit dims.",
         **dict.fromkeys(("dtype", "extra", "layout", "letters", "_hash", "_key")),
     }
     dtype: DataType
