@@ -176,7 +176,7 @@ _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
 # numpy's short strings, which count bytes
 _NUMPY_STRING = r"[<>=|]?(\?|[bfiu][0-9]{1,2})"
 _COMPLEX = "move real and imaginary parts, x.view(np.float64), which has twice as many elements"
-# types that have no row -> what to do
+# data types without a row -> what to use instead
 _INSTEAD = {
     **dict.fromkeys(("fp8", "float8"), "did you mean 'f8_e4m3' or 'f8_e5m2'?"),
     "complex64": "move it as a type of the same width, x.view(np.uint64)",

@@ -22,7 +22,7 @@ from reorder.plan.plan import ReorderPlan, checked_plan, plan_reorder
 from reorder.stack import load_late
 from reorder.threads import checked_threads
 
-# first calls do without the one, and most moves have no tiles
+# loaded late: a first call does not need the fast call, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
 

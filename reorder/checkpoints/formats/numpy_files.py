@@ -224,6 +224,8 @@ def unpack_npz(path: Path, name: str | None = None) -> Container:
 
 def check_npz(path: Path) -> None:
     """Compare the bytes of all members with their checksums. Fails if they differ."""
+    if not zipfile.is_zipfile(path):
+        return  # raw numbers, such as those of an ONNX model, may start like an archive
     with _opened(path) as archive:
         if name := archive.testzip():
             raise MemdescError(f"member {short_repr(name)} does not match its checksum")

@@ -54,9 +54,9 @@ class _Step(NamedTuple):
 
 
 def _emit_one_of(moves: list[tuple[int, Callable[[_Step], None]]], step: _Step) -> None:
-    """Emit branches to some micro-kernels, of which the box names one.
+    """Emit a branch to the micro-kernel that the box names.
 
-    Each loads the fields: loaded before the branches, these would occupy registers.
+    Each micro-kernel loads the fields: loaded before the branch, they would occupy registers.
     """
     (number, emit), *others = moves
     if not others:

@@ -53,7 +53,7 @@ _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6
 # Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
 # to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
 _UNROLLED_NBYTES = 4 * LINE_NBYTES
-# Rows of at least so many strided elements are moved in pairs of them.
+# Rows of at least this many strided elements are moved two elements at a time.
 _MANY_STRIDED = 8
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 

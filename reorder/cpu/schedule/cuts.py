@@ -115,7 +115,7 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
 
 
 def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
-    """Return a box, cut at one of its loops if that has more than so many steps."""
+    """Split a box along one of its loops into parts of at most this many steps."""
     return split_node(box, node, steps) if steps < node.extent else (box,)
 
 

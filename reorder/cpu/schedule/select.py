@@ -416,8 +416,8 @@ class Kernel(NamedTuple):
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
     non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so a variant
-    has no more micro-kernels than a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both. With
-    `permutes` elements of transpositions may be permuted.
+    has only the micro-kernels that a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both.
+    With `permutes` elements of transpositions may be permuted.
     """
 
     bits: int

@@ -114,7 +114,7 @@ class Side(NamedTuple):
         return elements if self.bits >= BYTE_BITS else f"(({elements}) >> 1)"
 
     def elements(self, nbytes: int) -> int:
-        """Return the elements that have so many bytes."""
+        """Return how many elements take this many bytes."""
         return nbytes * BYTE_BITS // self.bits
 
 

@@ -12,7 +12,7 @@ import reorder
 from memdesc import MemdescError, memory_desc
 from reorder import load_all
 from reorder.checkpoints.formats.entry import Tensor
-from reorder.checkpoints.formats.table import read_container
+from reorder.checkpoints.formats.table import check_sums, read_container
 from tests.writers import write_tensors
 
 
@@ -95,6 +95,12 @@ def test_a_conversion_compares_checksums_before_it_writes(tmp_path: Path) -> Non
         with pytest.raises(MemdescError, match=r"member 'x\.npy' does not match its checksum"):
             reorder.convert(path, made, map=rules)
     assert not made.exists()
+
+
+def test_numbers_that_start_like_an_archive_have_no_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "weights.data"
+    path.write_bytes(b"PK\x03\x04" + bytes(1000))
+    check_sums(path)
 
 
 def test_what_is_written_is_an_archive_of_aligned_arrays(tmp_path: Path) -> None:
