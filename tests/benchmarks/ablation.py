@@ -175,7 +175,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "heads of tiles": Mechanism({"schedule.tiles:_heads": _returns({})}),
     "vectors that start lines": Mechanism(
         {
-            "kernels.copy:first_vector": _at_zero,
+            "kernels.elements:first_vector": _at_zero,
             "kernels.transpose:first_vector": _at_zero,
         },
         code=r"run |transposed ([2-4]x|\d+x[2-4];)",

@@ -1,5 +1,8 @@
 """Each mechanism names what the engine has: a variant of it can be made, and runs."""
 
+from importlib import import_module
+from operator import attrgetter
+
 import numpy as np
 import pytest
 
@@ -7,10 +10,17 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from tests.benchmarks.ablation import MECHANISMS, Variant
 
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_a_mechanism_replaces_exists(name: str) -> None:
+    """Law: each place is a name in a module."""
+    for place in MECHANISMS[name].replaced:
+        module, _, path = place.partition(":")
+        assert attrgetter(path)(import_module(f"reorder.cpu.{module}")) is not None
+
+
 # each variant compiles its own kernels
-pytestmark = pytest.mark.campaign
-
-
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_reorder_without_a_mechanism_is_the_same(name: str) -> None:
     """Law: every variant writes what the definition says."""
