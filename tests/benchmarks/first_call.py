@@ -19,17 +19,18 @@ _ROUNDS = 7
 
 # CPU time since the process has started to run Python, and that of all its threads.
 _CLOCK = """
-import resource
-def spent():
+import resource, time
+def spent(rest=0.0):
+    time.sleep(rest)
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 """
-_NUMPY = "start = spent()\nimport numpy\nprint(spent() - start)\n"
+_NUMPY = "start = spent()\nimport numpy\nprint(spent(rest=0.1) - start)\n"
 _PARTS = """
 start = spent()
 import numpy as np
 x = np.ones((1, 64, 56, 56), np.float32)
-numpy_at = spent()
+numpy_at = spent(rest=0.1)
 import memdesc, reorder
 import_at = spent()
 import reorder.cpu
