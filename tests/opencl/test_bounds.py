@@ -1,15 +1,18 @@
-"""Vectors that kernels load are aligned, and have bytes of src alone: none beside it.
+"""Kernels load vectors that are aligned and inside of src, and store to the bytes of dst alone.
 
-Pages that no kernel may touch do not show such a load, so each passes a function that does.
+Pages that no kernel may touch show neither a vector that starts too early, nor a byte beside dst
+that is written as it was. So each access passes a function that sees it.
 """
 
 import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyopencl as cl
 
 from memdesc import MemoryDesc, memory_desc
 from reorder.opencl.binaries import build
+from reorder.opencl.kernel.access import Mode
 from reorder.opencl.kernel.launch import KERNEL, DeviceTraits, kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.opencl.runtimes import FLAGS, Runtime
@@ -33,30 +36,87 @@ def _seen(load: re.Match[str]) -> str:
     return f"*(__global const {kind} *)seen_{kind}{at}"
 
 
+# what is stored to: through a pointer that is cast, or one element
+_STORED = re.compile(
+    r"(\*\(__global \w+ \*\)(?:to|\(.*?\))"
+    r"|\(\(__global \w+ \*\)to\)\[\d+\]|\b(?:to|dst)\[[^][]*\]) = "
+)
+# counts the stores to each byte
+_COUNTED = """
+void count(__global const void *at, uint nbytes) {{
+    for (uint k = 0; k < nbytes; ++k)
+        atomic_inc((volatile __global uint *){counts}ul + ((ulong)at + k - {first}ul));
+}}
+#define COUNTED(at) (*(count(&(at), sizeof(at)), &(at)))
+"""
+# bytes beside dst
+_BESIDE = 64
+_ON_HOST = FLAGS | cl.mem_flags.USE_HOST_PTR
+
+
+def _launched(
+    runtime: Runtime,
+    operands: tuple[MemoryDesc, MemoryDesc],
+    buffers: tuple[cl.Buffer, cl.Buffer],
+    watched: Callable[[str], str],
+) -> Iterator[str]:
+    """Run the kernels of a reorder, one after another, with other texts; return their families."""
+    specs, traits = map(OperandSpec, operands), DeviceTraits(256, min_tiled=0)
+    for transfer in plan_transfers(*specs, traits):
+        for pattern, params, groups, *_ in transfer.launches:
+            place = runtime.context, runtime.device.device
+            # what is accessed is the same, and the compiler is faster
+            program = build(place, watched(kernel_source(pattern)), ["-cl-opt-disable"])
+            numbers, items = np.array(params, pattern.index_type), pattern.work_items
+            sizes = (groups[0] * items, *groups[1:]), (items, 1, 1)
+            reads = buffers if pattern.src.mode != Mode.NONE else buffers[1:]
+            cl.Kernel(program, KERNEL)(runtime.queue, *sizes, *reads, numbers).wait()
+            yield type(pattern.body).__name__
+
+
 def wrong_loads(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]:
     """Return the families whose vectors hold other bytes than src, or start where none may."""
     memory = np.zeros(src.min_nbytes + 256, np.uint8)
     host = memory[-memory.ctypes.data % 64 :]
     first, size = host.ctypes.data, src.min_nbytes
-    flags = FLAGS | cl.mem_flags.USE_HOST_PTR
-    source = cl.Buffer(runtime.context, flags, hostbuf=host[: size + 64])
+    source = cl.Buffer(runtime.context, _ON_HOST, hostbuf=host[: size + 64])
     target = cl.Buffer(runtime.context, FLAGS, dst.nbytes)
-    specs, traits = (OperandSpec(src), OperandSpec(dst)), DeviceTraits(256, min_tiled=0)
+
+    def watched(text: str) -> str:
+        text, count = _LOAD.subn(_seen, text)
+        assert count
+        kinds = set(re.findall(r"seen_(\w+)\(", text))
+        functions = (_SEEN.format(kind=kind, first=first, end=first + size) for kind in kinds)
+        return "".join([*functions, text])
+
+    families = _launched(runtime, (src, dst), (source, target), watched)
+    return [family for family in families if runtime.read(source)[size]]
+
+
+def wrong_stores(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]:
+    """Return the families that store to a byte twice, or to one that has no element of dst."""
+    memory = np.zeros(dst.min_nbytes + 256, np.uint8)
+    counts = np.zeros(memory.size, np.uint32)
+    host = memory[-memory.ctypes.data % 64 + _BESIDE :]
+    source = cl.Buffer(runtime.context, FLAGS, src.nbytes)
+    target = cl.Buffer(runtime.context, _ON_HOST, hostbuf=host[: dst.min_nbytes])
+    counter = cl.Buffer(runtime.context, _ON_HOST, hostbuf=counts)
+    offsets = dst.layout.offsets().reshape(-1) * dst.dtype.bits // 8
+    width = max(dst.dtype.bits // 8, 1)
+    allowed = np.zeros(counts.size, np.uint32)
+    allowed[_BESIDE + (offsets[:, None] + np.arange(width)).reshape(-1)] = 1
+    place = {"counts": counts.ctypes.data, "first": host.ctypes.data - _BESIDE}
+
+    def watched(text: str) -> str:
+        assert "atomic" not in text
+        text, count = _STORED.subn(r"COUNTED(\1) = ", text)
+        assert count
+        return _COUNTED.format(**place) + text
+
     found = []
-    for transfer in plan_transfers(*specs, traits):
-        for pattern, params, groups, *_ in transfer.launches:
-            text, count = _LOAD.subn(_seen, kernel_source(pattern))
-            assert count
-            kinds = set(re.findall(r"seen_(\w+)\(", text))
-            functions = (_SEEN.format(kind=kind, first=first, end=first + size) for kind in kinds)
-            place = runtime.context, runtime.device.device
-            # what is loaded is the same, and the compiler is faster
-            program = build(place, "".join([*functions, text]), ["-cl-opt-disable"])
-            numbers, items = np.array(params, pattern.index_type), pattern.work_items
-            sizes = (groups[0] * items, *groups[1:]), (items, 1, 1)
-            cl.Kernel(program, KERNEL)(runtime.queue, *sizes, source, target, numbers)
-            if runtime.read(source)[size]:
-                found.append(type(pattern.body).__name__)
+    for family in _launched(runtime, (src, dst), (source, target), watched):
+        found += [family] * bool((runtime.read(counter).view(np.uint32) > allowed).any())
+        counts[:] = 0
     return found
 
 
@@ -88,3 +148,31 @@ def test_loads_of_vectors_are_aligned_and_inside_of_src(first: Runtime) -> None:
     # a vector that spans two rows starts before the later one
     backwards = memory_desc((48, 37), "u8", strides=(-38, 1), offset0=47 * 38)
     assert wrong_loads(first, backwards, memory_desc((48, 37), "u8")) == []
+
+
+_STORES = """
+u4 u4 193x301 ab ba
+s8 s4 193x301 ab ba
+u4 u4 34x71 ab ba
+u4 u4 3x37x35 abc acb
+f32 u4 3x101x37 abc acb
+u4 u4 9x15x31 abc bac
+s8 s4 5x13 ab ab
+u8 u8 39x43 ba ab
+u8 u8 3x101x37 abc acb
+f16 f16 97x101 ab ba
+u8 u8 7x9x51 abc bac
+f32 s8 107x133 ab ba
+"""
+
+
+def test_stores_write_each_byte_of_dst_once_and_no_other(first: Runtime) -> None:
+    for line in _STORES.strip().splitlines():
+        one, other, sizes, *tags = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        assert wrong_stores(first, src, dst) == [], line
+        # a part that starts and ends inside words, and inside bytes if elements have 4 bits
+        larger = memory_desc((dims[0] + 2, *(size + 1 for size in dims[1:])), other, tags[1])
+        part = larger.submemory(dims, (1,) * len(dims))
+        assert wrong_stores(first, src, part) == [], f"{line} in a larger one"

@@ -385,11 +385,6 @@ class Staged(Body):
         return all(length % side.lanes == 0 or side.lanes % length == 0 for length in lengths)
 
     @property
-    def shares_bytes(self) -> bool:
-        """Whether bytes of dst may have halves that other work items write."""
-        return 0 < self.dst.bits < BYTE_BITS and not self.dst.is_whole
-
-    @property
     def ordered_side(self) -> Side:
         """The side whose order local memory has."""
         return self.src if self.dst.is_image or self.is_gathered else self.dst
@@ -837,24 +832,20 @@ def _store_function(side: Side) -> Iterator[str]:
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     yield f"void store(__global {unit} *to, {vector} v, int low, int high) {{"
     yield f"    if (low == 0 && high == {side.lanes}) {{ *(__global {vector} *)to = v; return; }}"
-    count = max(side.elements(WORD), 1)
+    count, units = max(side.elements(WORD), 1), max(WORD // side.unit, 1)
     for k in range(words):
         word, at = word_of("v", k, words), side.elements(WORD * k)
         inside = f"low <= {at} && high >= {at + count}"
         yield f"    if ({inside}) ((__global uint *)to)[{k}] = {word};"
-        if side.bits < BYTE_BITS:
-            # other work items may write the rest of the word, even the other half of a byte
-            yield f"    else if (low < {at + count} && high > {at}) {{"
-            mask = f"bits((high - {at}) * {side.bits}) & ~bits((low - {at}) * {side.bits})"
-            yield f"        const uint mask = {mask};"
-            yield f"        atomic_and((volatile __global uint *)to + {k}, ~mask);"
-            yield f"        atomic_or((volatile __global uint *)to + {k}, {word} & mask);"
-            yield "    }"
-        elif count > 1:
+        if units > 1:
             yield "    else {"
-            for j in range(count):
-                value = f"({unit})({word} >> {side.bits * j})"
-                yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
+            for j in range(units):
+                to, first = f"to[{k * units + j}]", at + count // units * j
+                value = f"({unit})({word} >> {WORD_BITS // units * j})"
+                if side.bits < BYTE_BITS:
+                    # a run may end in the middle of a byte
+                    value = f"high > {first + 1} ? {value} : ({to} & 240) | ({value} & 15)"
+                yield f"        if (low <= {first} && high > {first}) {to} = {value};"
             yield "    }"
     yield "}"
 

@@ -201,8 +201,11 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     limits, most, least, work_items = _shape(task)
     chosen = _extents(nest, limits, most, least, _room(task, bits[1]), task.varying)
     body = _staged(nest, chosen, bits, _widest(bits))
-    # no byte of local memory is shared
-    if body is None or (bits[1] < BYTE_BITS and body.packed_rows == 1):
+    if body is None:
+        return ()
+    # bytes of local memory are not shared, and those of dst by rows alone that have no sizes
+    is_odd = nest.sizes and body.dst.is_shifted
+    if bits[1] < BYTE_BITS and (body.packed_rows == 1 or is_odd):
         return ()
     # all work items convert
     vectors = body.accesses(body.src)
@@ -344,9 +347,23 @@ def _launched(
             loops = zip(nest.loops, body.extents, strict=True)
             divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
             launch = lower_nest(nest, pattern, divisions, task.numbers)
-            # others write halves of bytes in stages 0 and 1, and read the rest before
-            return (launch._replace(stage=2 if padded.shares_bytes else 0),)
+            return (launch._replace(left=_left(task, nest, body)),)
     return ()
+
+
+def _left(task: KernelTask, nest: Nest, body: Staged) -> KernelTask | None:
+    """Return the first elements of runs of dst, if these may be the second half of a byte."""
+    if not 0 < body.dst.bits < BYTE_BITS or not body.dst.is_shifted:
+        return None
+    loops, run = list(nest.loops), (*body.dst.run, *body.dst.rest[: body.dst.row])
+    for k in run:
+        steps = body.extents[k]
+        if k != run[-1] or k == body.skewed:
+            steps = loops[k].extent
+        strides = tuple((stride * steps,) for (stride,) in loops[k].strides)
+        extent, valid = (-(-count // steps) for count in loops[k][:2])
+        loops[k] = Loop(extent, valid, strides)
+    return task._replace(nest=nest._replace(loops=tuple(loops)))
 
 
 # bits of the widest element that is converted beside an image
