@@ -112,7 +112,7 @@ def _images() -> Iterator[Row]:
 
 def _notations(*systems: str) -> Iterator[Row]:
     """Return layouts in the notations of systems, and why others have none there."""
-    yield ("memdesc", "of", *systems)
+    yield ("memdesc", "tensor", *systems)
     for name, dims, dtype in _SHOWN:
         desc = memdesc.memory_desc(dims, dtype, name)
         cells: list[object] = [[name], f"{dtype}, {'x'.join(map(str, dims))}"]
@@ -181,7 +181,7 @@ def _blocks(names: list[str]) -> str:
 
 def _options() -> Iterator[Row]:
     """Return the options of records, those of the same values together."""
-    yield ("option", "values", "default", "of")
+    yield ("option", "values", "default", "records")
     rows: dict[tuple[str, str, str], list[str]] = {}
     for name, scheme in SCHEMES.items():
         for option in scheme.options:
