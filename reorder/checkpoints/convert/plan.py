@@ -409,11 +409,13 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
             desc = memory_desc(sizes or (1,), _SCALES if role == "scales" else "s32")
             targets[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
         targets = joined_tensors(name, {"quantized": facts}, targets)
-    elif change == Reorder(src, src):
-        return copied_step(entry, stored_layout(name, dst, entry.dtype), rule)
     else:
-        is_packed = src.dtype == dst.dtype and data_type(entry.dtype).bits > src.dtype.bits
-        targets = {ONLY: stored_layout(name, dst, entry.dtype if is_packed else None)}
+        target = stored_layout(name, dst, entry.dtype if src.dtype == dst.dtype else None)
+        if not entry.shape and target.shape == (1,):  # the dims of a scalar's descriptor
+            target = target._replace(shape=())
+        if change == Reorder(src, src):
+            return copied_step(entry, target, rule)
+        targets = {ONLY: target}
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
 
 

@@ -124,8 +124,6 @@ SERVING = (
 )
 _CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point")
 _MLX, _GGUF = "mlx", "gguf"
-# types of matrices that are no codes
-_FLOATS = (*UNQUANTISED, "f64")
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
 # of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
@@ -341,7 +339,7 @@ def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
 def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decided:
     """Return how all floats of a model get another type, as loaders do."""
     entries = model.entries.values()
-    codes = [each for each in entries if len(each.shape) > 1 and each.dtype not in _FLOATS]
+    codes = [each for each in entries if len(each.shape) > 1 and holds_codes(each)]
     if codes:
         raise MemdescError(
             f"{codes[0].name} of {codes[0].dtype} may hold codes, which some of the floats may "

@@ -396,9 +396,11 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
         home, real = folder.resolve(), path.resolve()
     except (OSError, RuntimeError, ValueError):
         raise MemdescError(f"{what} {short_repr(name)} cannot be followed") from None
-    is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
-    if not real.is_relative_to(home) and not is_cache:
-        raise MemdescError(f"{what} {short_repr(name)} is a link {out}")
+    # Hugging Face's cache has links, in snapshots and their folders, to files in one folder
+    caches = (above.parent for above in home.parents if above.name == "snapshots")
+    if not real.is_relative_to(home) and all(real.parent != each / "blobs" for each in caches):
+        way = "put the file itself there, or a hard link"
+        raise MemdescError(f"{what} {short_repr(name)} is a link {out}; {way}")
     return path
 
 

@@ -287,10 +287,12 @@ def shard_stem(name: str) -> str | None:
 
 
 def stem_of(names: Iterable[str]) -> str:
-    """Return what the names of a model's files start with: that of diffusers if they all do."""
-    found = {shard_stem(name) for name in names}
-    (stem,) = found if len(found) == 1 else (None,)
-    return stem or _STEM
+    """Return what the names of all files of a folder start with, or else that of transformers.
+
+    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``).
+    """
+    found = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
+    return found.pop() if len(found) == 1 else _STEM
 
 
 def plan_shards(

@@ -108,6 +108,35 @@ def test_files_beside_the_tensors_are_copied_or_named(
         assert is_indexed or not {*beside} - {*left_out}
 
 
+@pytest.mark.parametrize("stem", ["adapter_model", "consolidated", "model.fp16"])
+def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
+    tmp_path: Path, stem: str
+) -> None:
+    one, many, again = f"{stem}.safetensors", tmp_path / "many", tmp_path / "again"
+    source = _made(tmp_path / "model", {one: {"a": _X, "b": _X}, "adapter_config.json": "{}"})
+    convert(source, many, "bf16", options=ConvertOptions(shard_bytes=1 << 13))
+    parts = {f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)}
+    others = {"adapter_config.json", f"{stem}.safetensors.index.json"}
+    assert {path.name for path in many.iterdir()} == parts | others
+    convert(many, again, "f16", options=ConvertOptions(shard_bytes=1 << 20))
+    assert {path.name for path in again.iterdir()} == {one, "adapter_config.json"}
+
+
+def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots" / "abc" / "transformer"
+    _made(tmp_path / "blobs", {"0a": {"a": _X}})
+    _made(folder, {"model.safetensors": Path("../../../blobs/0a")})
+    convert(folder, tmp_path / "out")
+    assert _names_in(tmp_path / "out") == {"a"}
+    _made(tmp_path / "other", {"b": {"a": _X}})
+    _made(folder, {"stray.safetensors": Path("../../../other/b")})
+    said = refused(folder, tmp_path / "new")
+    assert "'stray.safetensors' is a link out of" in said
+    (folder / "stray.safetensors").unlink()
+    (folder / "stray.safetensors").hardlink_to(tmp_path / "other" / "b")
+    convert(folder, tmp_path / "new")
+
+
 # files beside the tensors, and why they are refused
 _REFUSED: list[tuple[_Files, _Files, str]] = [
     (_TWO, {"model.safetensors": _OTHER}, "is not a file of the checkpoint, whose index names"),
@@ -178,6 +207,18 @@ def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> N
     for k, (rule, array) in enumerate(wanted.items()):
         found = converted(tmp_path / "x.safetensors", tmp_path / f"{k}.safetensors", rule)
         assert np.array_equal(found[rule[0]], array)
+
+
+@pytest.mark.parametrize(
+    ("rules", "to"), [(["s: f16"], None), ([], "f16"), (["s: a"], None), (["s: a, f16"], None)]
+)
+def test_scalars_stay_scalars(tmp_path: Path, rules: list[str], to: str | None) -> None:
+    """CLIP has one, and transformers refuses a vector of one element for it."""
+    source, scale = tmp_path / "x.safetensors", np.float32(2.6592)
+    write_safetensors(source, {"s": scale.reshape(()), "v": scale.reshape(1)})
+    found = converted(source, tmp_path / "out.safetensors", *rules, to=to)
+    assert found["s"] == (scale if rules == ["s: a"] else np.float16(scale))
+    assert (found["s"].shape, found["v"].shape) == ((), (1,))
 
 
 # --- what a format does not show or hold ---

@@ -702,6 +702,8 @@ loaders will round model.layers.0.input_layernorm.weight too
 # floats beside what may be codes
 w.codes of u8 may hold codes, which some of the floats may scale
     refused({"w.codes": np.ones((8, 4), "u1"), "w.factors": ones(8, 1)}, None, "bf16")
+rounded to bf16
+    made({"position_ids": np.ones((1, 8), "i8"), "w.weight": np.ones((8, 4), "f4")}, None, "bf16")
 
 # models whose method is not known
 --to fp8-block: config.json declares quantised weights, by 'vptq', but no tensors have the names
