@@ -61,8 +61,8 @@ def _launched(
     watched: Callable[[str], str],
 ) -> Iterator[str]:
     """Run the kernels of a reorder, one after another, with other texts; return their families."""
-    specs, traits = map(OperandSpec, operands), DeviceTraits(256, min_tiled=0)
-    for transfer in plan_transfers(*specs, traits):
+    src, dst = map(OperandSpec, operands)
+    for transfer in plan_transfers(src, dst, DeviceTraits(256, min_tiled=0)):
         for pattern, params, groups, *_ in transfer.launches:
             place = runtime.context, runtime.device.device
             # what is accessed is the same, and the compiler is faster
