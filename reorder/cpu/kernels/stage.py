@@ -32,7 +32,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
 from reorder.cpu.schedule.operands import MIN_GROUP
-from reorder.cpu.schedule.post_ops import MAKES_NAN, SCALING, has_small_steps
+from reorder.cpu.schedule.post_ops import AFFINE, MAKES_NAN, has_small_steps
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import (
     MASKED_LANES,
@@ -107,7 +107,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
-            if types.operation not in SCALING:
+            if types.operation not in AFFINE:
                 _emit_rows(stage, _Operands.EACH)
                 return
             with either(table.operand_shift == 0) as (each, grouped):
@@ -132,7 +132,7 @@ def _emit_rows(stage: _Stage, operands: _Operands) -> None:
         each(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
         each(_emit_groups)
-    elif masks_elements(types.src, types.dst) and types.operation in {Operation.CONVERT, *SCALING}:
+    elif masks_elements(types.src, types.dst) and types.operation in {Operation.CONVERT, *AFFINE}:
         # a separate loop for short rows: a common one needs more addresses than there are
         # registers. For a whole vector too, of which operations need no head and tail
         longest = MASKED_LANES if computes else MASKED_LANES - 1
@@ -167,10 +167,14 @@ def _emit_row(row: _Row) -> None:
     if not masks_elements(src.dtype, dst.dtype, row.operand.dtype):
         cover((0, columns), sizes, row.run, overlaps=False)
         return
-    # the head, up to the first line of dst, and the tail are one vector each
-    head = _head_of(row)
+    _emit_from(row, _head_of(row))
+
+
+def _emit_from(row: _Row, head: Value) -> None:
+    """Emit an operation on one row: its first elements, and its last ones, are one vector each."""
+    columns, row.first = row.columns, head
     whole = head + ((columns - head) & -_LANES)
-    cover((head, whole), (sizes[0], _LANES), row.run, overlaps=False)
+    cover((head, whole), (row.sizes[0], _LANES), row.run, overlaps=False)
     with loop(0, head.like(2)) as end:
         start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
         with when(count > 0):
@@ -178,12 +182,13 @@ def _emit_row(row: _Row) -> None:
 
 
 def _emit_groups(row: _Row) -> None:
-    """Emit the operation on one row of whole groups: each part of a vector is inside of one."""
-    widest = row.columns & -row.sizes[0]
-    with loop(0, widest, row.sizes[0]) as i:
-        row.run(i, row.sizes[0])
-    with loop(widest, row.columns, MIN_GROUP) as i:
-        row.run(i, MIN_GROUP)
+    """Emit the operation on one row of whole groups: a vector that starts a line may cut groups."""
+    head = _head_of(row) if has_masks() else row.columns.like(0)
+    with either(head == 0) as (whole, cut):
+        with whole:
+            cover((0, row.columns), (row.sizes[0], MIN_GROUP), row.run, overlaps=False)
+        with cut:
+            _emit_from(row, head)
 
 
 def _head_of(row: _Row) -> Value:
@@ -227,7 +232,7 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
     elements, columns = row.dst.elements, row.columns
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
-    start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
+    row.first = start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
     with nullcontext() if at is None else when(~is_preceded):
         run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
@@ -284,6 +289,8 @@ class _Row:
         bits = DATA_TYPES[types.work].bits if types.work else max(BYTE_BITS, self.dst.elements.bits)
         lanes = register_bits() // bits
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
+        # where vectors of the widest size start, if these may cut groups of operands
+        self.first: Value | None = None
         self.one_operand = self.one_factor = None
         if self.converts:
             return
@@ -393,19 +400,20 @@ class _Row:
         return values if mask is None else where(mask, values, 1.0)
 
     def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
-        """Return the operands of groups for a vector starting at element i.
+        """Return the operands of groups for a vector starting at element i."""
+        shift, lanes, parts = self.stage.table.operand_shift, min(MIN_GROUP, codec.lanes), []
 
-        Vectors that start lines of dst, of non-temporal stores, start anywhere in a group.
-        """
-        shift, parts = self.stage.table.operand_shift, []
-        lanes = min(MIN_GROUP, codec.lanes)
+        def operands_at(position: Value) -> Value:
+            group = shift.like(position).lshr(shift)
+            return pick(side.load(group, 1), [0] * lanes)
+
         for start in range(0, codec.lanes, lanes):
-            group = (i + start).lshr(shift)
-            values = pick(side.load(group, 1), [0] * lanes)
-            if self.stage.types.streams:
-                rest = (group + 1 << shift) - (i + start)
-                mask = side.elements.lane_mask(rest, lanes)
-                values = where(mask, values, pick(side.load(group + 1, 1), [0] * lanes))
+            values = operands_at(i + start)
+            if self.first is not None:
+                # groups start at multiples of `lanes`, and the widest vectors all as far behind one
+                at = self.first if codec.lanes == self.sizes[0] else shift.like(i)
+                mask = side.elements.lane_mask(-at & (lanes - 1), lanes)
+                values = where(mask, values, operands_at(i + (start + lanes - 1)))
             parts.append(values)
         return concatenate(parts).bitcast(codec.values(side.dtype))
 

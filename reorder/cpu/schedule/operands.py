@@ -31,10 +31,10 @@ PERIOD = 64
 _MIN_PERIOD = 8
 # Rows of fewer elements than this gain from gathered operands.
 _SHORT_COLUMNS = 32
-# Least elements of a group that shares a row with others: so many lanes of a vector have one
-# operand. Groups of more than the other number are rows of their own: that is faster where vectors
-# start lines of dst.
-MIN_GROUP, _MAX_GROUP = 16, 64
+# Least elements of a group that shares a row with others: in so many lanes of a vector the operand
+# changes at most once. Groups of more than the other number are rows of their own: their operand is
+# loaded once.
+MIN_GROUP, _MAX_GROUP = 16, 128
 # The most values of a table. It has more than the values of the reorder only where values are
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22

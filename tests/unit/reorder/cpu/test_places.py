@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from reorder.cpu.machine import Machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.target import LINE_NBYTES
 from reorder.reference import execute_reference
+from reorder.values.formats import INTEGERS
 from tests.guarded import POISON, Guarded
 from tests.reorders import random_bytes
 
@@ -279,10 +281,11 @@ def test_groups_of_scales_are_right_at_every_place_of_dst(
     dims = (37, 5 * size)
     src, dst = (memory_desc(dims, kind) for kind in kinds)
     scales = np.random.default_rng(0).uniform(0.5, 2, (37, 5)).astype(np.float32)
-    attr = (
-        Attr(dst_scale=scales, dst_scale_mask=3, dst_scale_groups=(1, size))
-        if kinds[1] == "s8"
-        else Attr(src_scale=scales, src_scale_mask=3, src_scale_groups=(1, size))
-    )
+    side = "dst" if kinds[1] == "s8" else "src"
+    given: dict[str, Any] = {f"{side}_scale": scales}
+    if src.dtype.name in INTEGERS:
+        given["src_zero_point"] = np.arange(37 * 5).reshape(37, 5) % 15 - 7
+    for role in [*given]:
+        given |= {f"{role}_mask": 3, f"{role}_groups": (1, size)}
     width = dst.dtype.bits // 8
-    _check((src, dst), [0, 4 * width, 9 * width], machine, 2, attr)
+    _check((src, dst), [0, 4 * width, 9 * width], machine, 2, Attr(**given))

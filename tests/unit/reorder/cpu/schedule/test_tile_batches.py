@@ -216,9 +216,10 @@ def test_operands_are_gathered_where_rows_would_be_short(
         # groups of 32 with operands that follow each other, but not in the next row of them
         ((3, 8, 32), (16, 1, 0), 8 * 32, 5),
         ((3, 4, 2, 16), (64, 2, 1, 0), 8 * 16, 4),
+        ((8, 128), (1, 0), 8 * 128, 7),
         # too small, too large, no power of two, and operands that are apart
         ((32, 8), (1, 0), 8, 0),
-        ((8, 128), (1, 0), 128, 0),
+        ((8, 256), (1, 0), 256, 0),
         ((8, 48), (1, 0), 48, 0),
         ((8, 32), (2, 0), 32, 0),
     ],
