@@ -69,7 +69,7 @@ def _make(name: str, *arguments: Any) -> Any:
 
 
 def check_types(value: Any, way_out: str = "") -> None:
-    """Refuse a value by hand with a field that is not of the type that its class declares."""
+    """Refuse a value made by hand that has a field of another type than its class declares."""
     kind = type(value)
     for name, wanted in _types_of(kind):  # type: ignore[arg-type] # a class is hashable
         given = getattr(value, name)
@@ -115,7 +115,7 @@ class _Array(NamedTuple):
 
 
 def _pickled(value: Any) -> Any:
-    """Return an argument with each array, also those in tuples, as an `_Array`."""
+    """Return an argument with each array, even in tuples, replaced by an `_Array`."""
     if isinstance(value, np.ndarray | np.generic):
         shape = value.shape if isinstance(value, np.ndarray) else None
         return _Array(value.tobytes(), value.dtype.name, shape)
@@ -136,12 +136,12 @@ SWIZZLED = 2
 
 
 class Written(Checked):
-    """Mixin for descriptors that can be written as JSON, which makes an equal descriptor again."""
+    """Mixin for descriptors that are written as JSON, and made again from it, equal."""
 
     __slots__ = ()
 
     def to_json(self) -> str:
-        """Write it as JSON that other programs can read.
+        """Write the descriptor as JSON that other programs can read.
 
         The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and
         ``blocks`` instead of ``padded_dims``, ``strides`` and the inner blocks, and ``xor`` if it
@@ -160,14 +160,14 @@ class Written(Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
+        """Make a descriptor from what `to_json` wrote.
 
         *Law*: `type(d).from_json(d.to_json()) == d`.
 
         Raises
         ------
         MemdescError
-            If it is not a JSON object of this schema, or what it describes is not legal.
+            If the text is not a JSON object of this schema, or what it describes is not legal.
 
         Examples
         --------
@@ -196,7 +196,7 @@ class Written(Checked):
 
 
 def check_schema(fields: Any) -> None:
-    """Refuse what is not an object of a schema that is known here."""
+    """Refuse anything but an object of a known schema."""
     if not isinstance(fields, dict):
         raise MemdescError(
             f"a descriptor is a JSON object, not {short_repr(fields)}; to_json() shows the form"

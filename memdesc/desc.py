@@ -1,4 +1,4 @@
-"""MemoryDesc: a data type and a layout as one frozen value; by name, by strides, of an array."""
+"""MemoryDesc: a data type and a layout as one frozen value, from a name, strides or an array."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HERE = {
 }
 
 
-# the fields of oneDNN that JSON has, where these can describe the layout
+# the fields of oneDNN that the JSON of a layout has, if they can describe it
 _WRITTEN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
 
 
@@ -61,7 +61,7 @@ def _of_layout(name: str, doc: str = "") -> Any:
     return property(attrgetter(f"layout.{name}"), doc=doc or getattr(Layout, name).__doc__)
 
 
-# padded_dims, inner_blks, inner_idxs and offset0 that nobody gave, recognised by identity
+# defaults of padded_dims, inner_blks, inner_idxs and offset0; identity shows that nobody gave them
 _NO_BLOCKS: tuple[int, ...] = ()
 _NOTHING = (None, _NO_BLOCKS, _NO_BLOCKS, 0)
 # what a caller may give with strides
@@ -85,8 +85,8 @@ class MemoryDesc(Written):
     layout : str, FormatTag, Layout or torch.memory_format, optional
         A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``, ``"dnnl_nchw"``;
         for any number of dims ``"plain"`` (row-major), ``"channels_last"`` and benchdnn's
-        ``"abx"``, ``"axb"``, ``"aBx16b"``; or any notation that `parse_layout` reads. Dims and
-        data type in it must be the given ones. Without a layout and without strides it is
+        ``"abx"``, ``"axb"``, ``"aBx16b"``; or any notation that `parse_layout` reads. Dims and a
+        data type in it must be the given ones. Without a layout or strides, the memory is
         row-major.
     strides : iterable of int, optional
         Elements between neighbours (outer blocks) of each dim, instead of a layout. 0
@@ -146,7 +146,7 @@ class MemoryDesc(Written):
         inner_idxs: Iterable[int] = _NO_BLOCKS,
         offset0: int = 0,
     ) -> Self:
-        """Describe memory by a layout or by strides; the class says what the arguments are."""
+        """Describe memory by a layout or by strides; the class documents the arguments."""
         sizes = checked_ints("dims", dims)
         element = _checked_type(dtype, layout, len(sizes))
         given = (padded_dims, inner_blks, inner_idxs, offset0)
@@ -311,8 +311,8 @@ class MemoryDesc(Written):
     def is_dense(self) -> bool:
         """Whether elements and padding fill the memory after `offset0` without a gap.
 
-        A swizzle counts only where `offset0` is a multiple of its period. It is one-to-one, so as
-        many elements as offsets leave no gap.
+        A swizzled layout is dense only if `offset0` is a multiple of the swizzle's period. A
+        swizzle is one-to-one, so if there are as many elements as offsets, there is no gap.
         """
         layout = self.layout
         return not self.nelems or (
@@ -411,18 +411,19 @@ class MemoryDesc(Written):
         return offset * self.dtype.bits // 8
 
     def bank_conflicts(self, dim: int, nbytes: int = 16) -> int:
-        """Return how many steps too many 32 lanes along a dim take in shared memory.
+        """Return how many extra steps 32 lanes along a dim take in shared memory.
 
-        Lane k moves the k-th `nbytes` bytes along the dim, and goes on along the others where it
-        ends. The banks of memory, 32 of 4 bytes, serve 128 bytes in a step if no bank holds two of
-        the words; 0 means that each step does. The start of the buffer must be a multiple of 128.
+        Lane k moves the k-th `nbytes` bytes along the dim, and where the dim ends, lanes go on
+        along the others. The 32 banks of 4 bytes serve 128 bytes in a step if no bank holds two of
+        the words; 0 means that every step does so. The start of the buffer must be a multiple of
+        128.
 
         Parameters
         ----------
         dim : int
-            Along which dim lanes are counted.
+            The dim along which the lanes are counted.
         nbytes : {1, 2, 4, 8, 16}
-            What a lane moves at once: elements that are adjacent in memory, or it is an error.
+            How many bytes a lane moves at once. Their elements must be adjacent in memory.
 
         Examples
         --------
@@ -436,7 +437,7 @@ class MemoryDesc(Written):
         return bank_conflicts(self.layout, self.dtype.bits, dim, nbytes)
 
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
-        """Describe a part of this memory, which cuts no block: oneDNN's rules.
+        """Describe a part of this memory that cuts no block, by oneDNN's rules.
 
         >>> d = memdesc.memory_desc((2, 20), "f32", "aB8b")
         >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
@@ -447,10 +448,10 @@ class MemoryDesc(Written):
         return self._with(view, self.letters)
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
-        """Describe the same bytes with regrouped dims; no data move.
+        """Describe the same bytes with regrouped dims; no data is moved.
 
-        Dims that change may be blocked, as long as blocks end where the new dims do; a reshape for
-        which data would have to move is refused.
+        Dims that change may be blocked, as long as blocks end where the new dims do; a reshape that
+        would have to move data is refused.
 
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
@@ -567,8 +568,8 @@ class MemoryDesc(Written):
             What to call the dims, such as ``"nchw"``; by default what the name of the layout
             calls them, or a, b, c, ...
         highlight : iterable of index, optional
-            Elements to mark, of the padding too. The first eight are shown however large the
-            tensor is.
+            Elements to mark, in the padding too. The first eight are shown however large the tensor
+            is.
         beside : MemoryDesc, str or FormatTag, optional
             Another layout of the same dims, or its name: its memory is drawn instead of the grid.
         values : array_like, optional
@@ -622,7 +623,7 @@ class MemoryDesc(Written):
         return draw_beside(cells, checked_cells(other, called, highlight), titles)
 
     def _title(self, letters: str) -> str:
-        """Return the repr, with the tag in the letters of the dims if that is a name."""
+        """Return the repr, with the tag in the letters of the dims if the result is a name."""
         text = repr(self)
         if isinstance(letters, str) and letters == LETTERS:
             return text
@@ -755,7 +756,7 @@ def _given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> L
 def _strided_layout(
     dims: tuple[int, ...], layout: object, strides: Iterable[int] | None, given: _Beside
 ) -> Layout | None:
-    """Return the layout of strides and what else is given; None if nothing is."""
+    """Return the layout of strides and the arguments beside them; None if none is given."""
     padded_dims, inner_blks, inner_idxs, start = given
     blks = checked_ints("inner_blks", inner_blks)
     idxs = checked_ints("inner_idxs", inner_idxs)
@@ -881,7 +882,7 @@ def _refuse_packed(dtype: DataType, what: str) -> None:
 def strided_desc(
     shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
 ) -> MemoryDesc:
-    """Describe an array of some strides in bytes, from its lowest element on."""
+    """Describe an array by its strides in bytes, from its lowest element on."""
     dtype = data_type(kind)
     _refuse_packed(dtype, f"a numpy array of {kind.name}")
     steps = []

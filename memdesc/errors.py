@@ -1,4 +1,4 @@
-"""The error classes of memdesc and reorder, and what puts values into their messages.
+"""The error classes of memdesc and reorder, and the functions that put values into messages.
 
 There is one base class, and a subclass only where a caller would branch on it.
 """
@@ -105,7 +105,7 @@ class PaddingError(MemdescError):
 
 @contextmanager
 def about(what: object) -> Iterator[None]:
-    """Begin the messages of errors with what they are about: a file, a tensor, a step."""
+    """Begin the messages of errors with their subject: a file, a tensor, a step."""
     try:
         yield
     except MemdescError as error:

@@ -226,7 +226,7 @@ class ImageDesc(Written):
         )
 
     def source(self, lang: str, name: str = "image", letters: str | None = None) -> str:
-        """Write the functions of the place of an element as source code: x, y, z and lane.
+        """Write functions that return the place of an element, x, y, z and lane, as source code.
 
         The arguments are those of `MemoryDesc.source`.
 

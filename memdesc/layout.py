@@ -199,9 +199,9 @@ class Layout(Checked):
         Offset of the element at index 0, or its base if there are XOR terms.
     xor : tuple of (shift, mask)
         A swizzle: ``offset = base ^ (base >> shift & mask) ^ ...``, where all terms read the base,
-        which is what the rest gives. A negative shift goes left. Bits that no base sets are
-        dropped from the masks. `strides`, `axis_blocks` and what else describes blocks refuse a
-        swizzled layout; `base` returns it without the terms.
+        which the blocks and `offset0` give. A negative shift goes left. Bits that no base sets are
+        dropped from the masks. `strides`, `axis_blocks` and everything else that describes blocks
+        refuse a swizzled layout; `base` returns it without the terms.
 
     Raises
     ------
@@ -307,7 +307,7 @@ class Layout(Checked):
         return self.with_xor(())
 
     def with_xor(self, xor: Terms) -> Layout:
-        """Return the layout with the XOR terms of another one."""
+        """Return this layout with the XOR terms of another one."""
         if xor == self.xor:
             return self
         return Layout.computed(self.dims, self.axes, self.blocks, self.offset0, xor)
@@ -534,7 +534,8 @@ class Layout(Checked):
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
         """Return the offsets of all logical indices as an array over the dims.
 
-        With `padded`, of all padded ones; each axis is one array axis, at its first dim.
+        With `padded`, return those of all padded indices; each axis is one array axis, at its first
+        dim.
         """
         extents = {axis.dims[0]: axis.padded for axis in self.axes}
         shape = self.dims
@@ -554,7 +555,7 @@ class Layout(Checked):
 
         Swizzled layouts are refused: their offsets are not such a sum.
         """
-        self._refuse_xor("it is no sum over axes")
+        self._refuse_xor("they are not sums over axes")
         padded = checked_flag("padded", padded)
         sizes = (axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes))
         indices = (np.arange(size, dtype=np.int64) for size in sizes)
@@ -576,7 +577,7 @@ class Layout(Checked):
 
 
 def check_dims(dims: tuple[int, ...], letters: str | None = None) -> None:
-    """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
+    """Refuse dims that no layout can have: none, too many, or of a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         way_out = "" if dims else "; describe a scalar as dims (1,)"
         raise MemdescError(
@@ -703,8 +704,8 @@ def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
 def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
     """Return the padded index at an offset in elements.
 
-    It is beyond the dims if padding is at the offset; None if no index has this offset, or the
-    strides do not nest and the bounded search did not find one.
+    The index is beyond the dims if the offset is in the padding. The result is None if no index has
+    this offset, or if the strides do not nest and the bounded search did not find one.
 
     *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
     """
@@ -717,7 +718,7 @@ def indices_at(
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
     """Return the padded indices at many offsets, and which offsets have one.
 
-    There is an array for each dim, with 0 where no index has the offset.
+    The indices are an array for each dim, with 0 where no index has the offset.
 
     *Law*: equal to `index_at` of each offset.
     """
@@ -753,7 +754,7 @@ def indices_at(
 
 
 def moving_loops(layout: Layout) -> list[tuple[int, int, int]]:
-    """Return stride, extent and number of each block that moves, the smallest stride first."""
+    """Return stride, extent and number of each block with several steps, by ascending stride."""
     loops = [
         (abs(stride), extent, k)
         for k, (_, _, extent, stride) in enumerate(layout.blocks)
@@ -770,7 +771,7 @@ def do_nest(loops: list[tuple[int, int, int]]) -> bool:
 def _searched(
     loops: list[Block], distances: NDArray[np.int64]
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Return the digits of loops that add up to some distances, and which have any."""
+    """Return the digits of loops that add up to some distances, and which distances have any."""
     different, back = np.unique(distances, return_inverse=True)
     terms = [Term(block.stride, 0, block.extent - 1) for block in loops]
     rows: list[tuple[int, ...] | None] = []

@@ -158,7 +158,7 @@ class FormatTag(Checked):
         return tuple(sizes)
 
     def memory_order(self, letters: str = LETTERS) -> str:
-        """Write what the elements are ordered by, outermost first.
+        """Write the loops that order the elements in memory, outermost first.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class _Parser:
         return axis_name(dims, self.letters)
 
     def _faults(self) -> Iterator[tuple[int, str]]:
-        """Yield where outer letters are not the first dims, and those in upper case not blocked."""
+        """Yield outer letters that are not the first dims, or upper-case but not blocked."""
         dims = [dim for own in self.tokens if own.extent is None for dim in own.dims]
         for token in self.tokens:
             if token.extent is None and any(dims.count(dim) > 1 for dim in token.dims):
@@ -385,7 +385,7 @@ class _Parser:
                 yield token.at, f"dim {name} is upper-case, but no block of it follows"
 
     def _steps(self, dims: tuple[int, ...]) -> list[tuple[_Token, int]]:
-        """Return the tokens of an axis with their steps.
+        """Return the tokens of an axis, each with its step.
 
         The step of a block is the product of the blocks inside it: those that follow, or those
         with smaller steps if steps are written. Written steps are checked.

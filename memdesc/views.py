@@ -17,8 +17,8 @@ def submemory(
 ) -> Layout:
     """Describe a part of a layout; the rules are oneDNN's.
 
-    The part is within the parent, and neither starts inside a block nor ends inside one before the
-    parent's end.
+    The part must lie within the parent. It may not start inside a block, nor end inside one unless
+    it ends where the parent does.
     """
     if len(dims) != layout.ndims or len(offsets) != layout.ndims:
         raise MemdescError(
@@ -63,7 +63,7 @@ def submemory(
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
-    """Reorder dims: old dim d becomes dim `perm[d]`; no data move."""
+    """Reorder dims: old dim d becomes dim `perm[d]`; no data is moved."""
     if sorted(perm) != list(range(layout.ndims)):
         raise MemdescError(
             f"{short_repr(perm)} is not a permutation of the dims 0 to {layout.ndims - 1}"
@@ -93,8 +93,8 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
 
     A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and dropped.
     Other dims are regrouped with their blocks, unless the new dims have no common boundaries with
-    these. oneDNN only regroups dims that are plain and contiguous, and gives the same layout there.
-    Messages call the old dims by `letters`.
+    these. oneDNN regroups only dims that are plain and contiguous; for those, the layout is the
+    same. Messages call the old dims by `letters`.
     """
     check_dims(dims)
     if prod(dims) != layout.nelems:
@@ -173,8 +173,8 @@ def _regrouped(
 ) -> list[_Part]:
     """Return the new dims of a group as axes with their blocks.
 
-    Each new dim takes the innermost digits of the old dims' row-major index that are left. A digit
-    that is part of two new dims is cut.
+    Each new dim takes the innermost digits that are left of the old dims' row-major index. A digit
+    that belongs to two new dims is cut in two.
     """
     olds, news = group
     digits = _digits(layout, olds, letters)

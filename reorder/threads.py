@@ -78,7 +78,7 @@ def current_limit() -> int | None:
 def refuse_threads(threads: Any) -> NoReturn:
     """Refuse a number of threads for a reorder on a device; a wrong one as on the CPU."""
     raise MemdescError(
-        f"threads={short_repr(checked_threads(threads))} limits threads of the CPU, but this "
+        f"threads={short_repr(checked_threads(threads))} limits CPU threads, but this "
         "reorder runs on a device; leave threads out"
     )
 

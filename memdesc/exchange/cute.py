@@ -67,7 +67,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _composed(text: str) -> re.Match[str]:
-    """Match what a swizzle, an offset and a pointer before a layout are, and the layout's text."""
+    """Match the swizzle, the offset and the pointer before a layout, and the layout's text."""
     if tensor := re.fullmatch(_TENSOR, text, re.DOTALL):
         swizzle = f"{tensor['swizzle']} o " if tensor["swizzle"] else ""
         text = f"{swizzle}ptr[{tensor['type']}] o {tensor['layout']}"

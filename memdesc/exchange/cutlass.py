@@ -1,8 +1,8 @@
 """Names of swizzled tiles: CUTLASS's atoms, `K_SW128`, and TMA's modes, `SWIZZLE_128B`.
 
 An atom is defined in bits, so its size in elements depends on the type. Dims are whole atoms, which
-lie one after the other, those of the first dim first, as `tile_to_shape` puts them. A TMA mode is a
-box: its rows are as far apart as the mode is wide. Sources: CUTLASS 4.7,
+follow one another in memory, along the first dim first, as `tile_to_shape` puts them. A TMA mode is
+a box: its rows are as far apart as the mode is wide. Sources: CUTLASS 4.7,
 `mma_traits_sm90_gmma.hpp`, `mma_traits_sm100.hpp` and `copy_traits_sm90_tma_swizzle.hpp`.
 """
 

@@ -1,7 +1,7 @@
 """PyTorch's layouts: memory formats, dim orders, sizes and strides, Inductor's `FixedLayout`.
 
-Source: PyTorch 2.13, `c10/core/MemoryFormat.h`, `torch/_inductor/ir.py`. A memory format
-determines strides for given sizes; if a size is 1, strides may fit several, and all are written.
+Source: PyTorch 2.13, `c10/core/MemoryFormat.h`, `torch/_inductor/ir.py`. A memory format determines
+strides for given sizes; if a size is 1, strides may fit several formats, and all are written.
 """
 
 from __future__ import annotations

@@ -91,12 +91,12 @@ class System:
     Parameters
     ----------
     name, title : str
-        What callers call it, such as ``xla``; its name in messages.
+        What callers call the system, such as ``xla``, and its name in messages.
     writer : callable, (desc, letters) -> tuple of str
-        Every string of exactly this layout, the best one first; with `refusal`, every string that
-        may be. Refuses by `impossible`.
+        Returns every string of exactly this layout, the best one first, or with `refusal` every
+        string that may be one. Refuses by calling `impossible`.
     reader : callable, (given) -> MemoryDesc
-        Refuses by `unclear` and `impossible`.
+        Refuses by calling `unclear` or `impossible`.
     spelling : str
         A regular expression for strings that look like this notation, which `parse_layout` then
         tries; None for names.

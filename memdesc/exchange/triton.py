@@ -1,9 +1,9 @@
 """Triton's layouts in shared memory: reprs of Gluon, attributes of TTGIR, and `!ttg.memdesc<...>`.
 
-All of them are linear over bits: each bit of an index adds, by XOR, some bits of the offset. So a
-layout is read as these *columns*, of which each gets a bit of the offset as its digit, and the rest
-become XOR terms. Sizes are powers of two. Source: Triton 3.9, Gluon's `language/_layouts.py` and
-what `to_linear_layout` returns.
+All of them are linear over bits: each bit of an index XORs some bits into the offset. So a layout
+is read as these *columns*; one bit of each column becomes its digit, and the others become XOR
+terms. Sizes are powers of two. Source: Triton 3.9, Gluon's `language/_layouts.py` and what
+`to_linear_layout` returns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TENSOR = (
     r"!ttg\.memdesc<((?:\d{1,18}x)+)(\w+),\s*(#.*?>|#\w+)\s*"
     r"(?:,\s*(?!\d)[#\w.]+\s*)*(?:,\s*(\d{1,18}(?:x\d{1,18})*)\s*)?>"
 )
-# the least rows of NVMMA's tiles, and TMA's limit on a size, beyond which tiles of it count
+# the fewest rows of NVMMA's tiles, and TMA's limit on a size; larger sizes are cut into tiles
 _ROWS, _BOX = 8, 256
 _MATRIX = 2
 
@@ -78,7 +78,7 @@ def _read(given: Given) -> MemoryDesc:
     except MemdescError:
         raise
     except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
-        impossible("its parameters are of other types or lengths than they must be")
+        impossible("its parameters have the wrong types or lengths")
 
 
 def _layout(text: str) -> _Class:
@@ -131,7 +131,7 @@ def _row_major(dims: tuple[int, ...], order: Sequence[int]) -> Columns:
 
 
 class _SwizzledSharedLayout(NamedTuple):
-    """Gluon's class: the phase of a row changes which vector of it is where."""
+    """Gluon's class: the phase of a row decides where each of its vectors is."""
 
     vec: int
     per_phase: int
@@ -167,11 +167,11 @@ class _NVMMASharedLayout(NamedTuple):
             impossible("dims must have its rank, which is 2 if it is transposed")
         if width not in {0, 32, 64, 128} or (self.fp4_padded and (width, nbytes) != (128, 1)):
             impossible(
-                "a swizzle has 0, 32, 64 or 128 bytes, and 128 of 8-bit elements for fp4_padded"
+                "a swizzle has 0, 32, 64 or 128 bytes, or with fp4_padded 128, and 8-bit elements"
             )
         many = sum(size > _BOX for size in dims)
         if many > 1 or (many and len(dims) > _MATRIX):
-            impossible(f"of dims {dims}, tiles of {_BOX} count, whose order is not described")
+            impossible(f"dims {dims} are cut into tiles of {_BOX}, whose order is not described")
         *outer, last = dims[::-1] if self.transposed else dims
         size, rows = last * (1 + self.fp4_padded), prod(outer)
         length = width // nbytes if width else min(size, _BOX)

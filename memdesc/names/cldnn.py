@@ -100,7 +100,7 @@ REFUSED = MappingProxyType(
 
 
 def _translate(name: str) -> str:
-    """Rewrite a name in the canonical notation; refuse a token that is no part of a name."""
+    """Rewrite a name in the canonical notation; refuse a token that is not part of any name."""
     body, *aligned = name.split("__")
     # dims of each outer token, outermost first, and whether they are sliced
     outer: list[tuple[str, bool]] = []

@@ -81,7 +81,7 @@ IMAGES = MappingProxyType(
 )
 
 
-# names that are no images of elements, or of which there are several -> the reason
+# names that are not images of elements, or that several images have -> the reason
 REFUSED = MappingProxyType(
     {
         "winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make",

@@ -108,7 +108,7 @@ def _known_strings() -> dict[str, None]:
 
 
 def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:
-    """Return which of some names are most similar to a string; see `suggest`.
+    """Return those of some names that are most similar to a string; see `suggest`.
 
     Names are first ranked ignoring case, those with more blocks than the string last. Of these,
     the best three for `ndims` dims are taken, or the best three if there are none. They are ranked

@@ -28,7 +28,7 @@ def read_names(file: str) -> tuple[str, ...]:
 
 
 def refuse(name: str, reasons: Mapping[str, str]) -> None:
-    """Refuse a name that is known, but not a layout of elements, with the reason."""
+    """Refuse a name that is known but is not a layout of elements, with the reason."""
     if name in reasons:
         raise UnsupportedFormatError(f"{name!r} cannot be described: {reasons[name]}")
 

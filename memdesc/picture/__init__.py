@@ -88,7 +88,7 @@ class Picture:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file, and over the one of that name.
+        """Write the picture to a file, replacing one of that name.
 
         The ending of the path chooses the form: ``.svg``, ``.png`` (needs the package `resvg_py`),
         ``.html`` (see `html`) or ``.txt``. Without an ending the file is an SVG.

@@ -5,8 +5,8 @@ script, so notebooks and pages show it as it is. What does not fit scrolls, and 
 edge that hides something.
 
 Cells have light tints of the Okabe-Ito colours under dark ink in both colour schemes; what is drawn
-on the background follows the reader's scheme. Elements have no ids, so that a page can contain many
-pictures.
+on the background follows the reader's scheme. SVG elements have no ids, so that a page can contain
+many pictures.
 """
 
 from __future__ import annotations

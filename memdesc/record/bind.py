@@ -61,10 +61,10 @@ class Bound(NamedTuple):
 
 
 def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) -> Bound:
-    """Return the records of a scheme that tensors can be, up to a few more than messages list.
+    """Return the records of a scheme that tensors can be; at most a few more than messages list.
 
-    `said` has the options that are known. Others follow from the tensors. An option that no tensor
-    shows has its usual value, as in `record_desc`.
+    `said` has the options that are known. The others are derived from the tensors. An option that
+    no tensor shows gets its default, as in `record_desc`.
     """
     check_names(scheme.name, scheme.defaults, said)
     options = {**scheme.shown(stored), **said}
@@ -82,7 +82,7 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
         return bound
     records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
-    # flags that no name shows, since the tensors are called the same either way
+    # flags that no name shows, because the tensors have the same names either way
     flags = {part.when.removeprefix("!") for part in scheme.parts if part.when} - checked.keys()
     forms = [
         dict(zip(flags, values, strict=True))

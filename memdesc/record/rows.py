@@ -237,7 +237,7 @@ _RULES: Mapping[str, Callable[[Rule, Options], Rule]] = {
     "from_middle": lambda rule, o: _of_codes(
         rule, minus=0 if rule.zero else 1 << o.get("bits", 4) - 1
     ),
-    # all is computed in the type of the scales
+    # everything is computed in the type of the scales
     "in_scales": lambda rule, o: rule._replace(kind=o["scales"]),
     "nf4": lambda rule, _: _of_codes(rule, table=_BNB_TABLES["nf4"]),
     "fp4": lambda rule, _: _of_codes(rule, table=_BNB_TABLES["fp4"]),
@@ -437,7 +437,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
           ``hqq``, and for ``mlx`` also 3, 5 and 6.
         * ``zeros``: for ``gptq`` ``"v1"`` if zero points are stored minus 1, ``"v2"`` if they are
           stored unchanged; elsewhere whether there are zero points.
-        * ``swizzled``: whether block scales are.
+        * ``swizzled``: whether block scales are swizzled.
         * ``g_idx``: whether ``gptq`` has the tensor with the group of each input.
         * ``codes`` (FP8): ``f8_e4m3`` or ``f8_e5m2``.
         * ``scale_inv`` (FP8): whether the tensor of scales is called ``weight_scale_inv``.

@@ -91,8 +91,8 @@ def slow_strides(plan: ReorderPlan) -> list[str]:
     >>> src, dst = (MemoryDesc((4096, 64), "f32", tag) for tag in ("ba", "ab"))
     >>> print(*slow_strides(plan_reorder(src, dst)))  # doctest: +NORMALIZE_WHITESPACE
     neighbours in dst are 16,384 bytes apart in src, a multiple of 4,096, so they share few sets of
-    a cache: code that copies row by row reads each of its lines many times, and reorder moves tiles
-    instead; strides=(1, 4112) would spread them
+    a cache: code that copies row by row reads each line many times, so reorder moves tiles instead;
+    strides=(1, 4112) would spread them over more sets
     """
     found: dict[tuple[int, int], str] = {}
     descs = plan.src, plan.dst
@@ -110,7 +110,7 @@ def slow_strides(plan: ReorderPlan) -> list[str]:
             found[side, apart] = (
                 f"neighbours in {there} are {apart:,} bytes apart in {here}, a multiple of "
                 f"{_SET_BYTES:,}, so they share few sets of a cache: code that copies row by row "
-                f"{verb} each of its lines many times, and reorder moves tiles instead"
+                f"{verb} each line many times, so reorder moves tiles instead"
                 f"{_spread(desc, abs(run.strides[side]))}"
             )
     return [*found.values()]
@@ -124,7 +124,7 @@ def _spread(desc: MemoryDesc, apart: int) -> str:
     strides = tuple(
         stride if stride % apart else stride // apart * longer for stride in desc.strides
     )
-    return f"; strides={strides} would spread them"
+    return f"; strides={strides} would spread them over more sets"
 
 
 def _box_facts(box: Box) -> Facts:

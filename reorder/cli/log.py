@@ -48,8 +48,8 @@ _MAPPED_BYTES = 1 << 17
 # below the reorders that were measured
 _HOW_MEASURED = (
     "new dst: large memory that nobody has written yet, whose pages the system has to map",
-    "times faster: at most the median of the log by the time here; at least the minimum by it,",
-    "    or the median by the time for a new dst, if the median is long enough for that",
+    "times faster: at most the log's median divided by the time here; at least its minimum divided",
+    "    by that, or its median divided by the time for a new dst, if the median is long enough",
 )
 # how long --bench measures each reorder
 _SECONDS = 0.1
@@ -347,7 +347,7 @@ def _reorders(facts: Facts) -> list[str]:
     if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
         lines.append(
             "warning: a median of the log is above three times its minimum, so the machine was "
-            "busy or the memory new: believe the smaller ratios"
+            "busy or the memory new: trust the smaller ratios"
         )
     return lines + [
         f"  not measured, {row['problem']}: {row['not_measured']}"

@@ -241,7 +241,7 @@ class _Conversion:
         for desc in descs:
             if any(number.codebook or number.kind for number in desc.rule.numbers):
                 self._refuse(
-                    f"the numbers of {desc.name or 'a codebook'} are not codes of a scale; "
+                    f"the numbers of {desc.name or 'a codebook'} are not codes times a scale; "
                     "dequantize() decodes them"
                 )
         if max(number_bits(desc, desc.rule.code) for desc in descs) > BYTE_BITS:

@@ -99,7 +99,7 @@ def _placed(image: bytes) -> int:
     protect = system_function("mprotect", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     if protect(address, len(image), _READ_EXECUTE):
         raise MemdescError(
-            "the system lets no process run code that it has compiled: nothing can be reordered"
+            "this system forbids running code that a process compiled, so nothing can be reordered"
         )
     # never freed, also when Python ends and clears all modules: threads may run it
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))

@@ -214,7 +214,7 @@ def test_kernels_are_compiled_on_another_thread_except_inside_an_import(
 
 def test_a_system_that_runs_no_new_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "system_function", lambda *_: lambda *_: -1)
-    with pytest.raises(MemdescError, match="lets no process run code that it has compiled"):
+    with pytest.raises(MemdescError, match="forbids running code that a process compiled"):
         load(b"0\0code")
 
 
