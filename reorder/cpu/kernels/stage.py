@@ -401,7 +401,8 @@ class _Row:
 
     def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
         """Return the operands of groups for a vector starting at element i."""
-        shift, lanes, parts = self.stage.table.operand_shift, min(MIN_GROUP, codec.lanes), []
+        lanes, parts = min(MIN_GROUP, codec.lanes), []
+        shift: Value = self.stage.table.operand_shift
 
         def operands_at(position: Value) -> Value:
             group = shift.like(position).lshr(shift)
