@@ -214,10 +214,10 @@ def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> N
 )
 def test_scalars_stay_scalars(tmp_path: Path, rules: list[str], to: str | None) -> None:
     """CLIP has one, and transformers refuses a vector of one element for it."""
-    source, scale = tmp_path / "x.safetensors", np.float32(2.6592)
-    write_safetensors(source, {"s": scale.reshape(()), "v": scale.reshape(1)})
+    source, scale = tmp_path / "x.safetensors", np.full((), 2.6592, np.float32)
+    write_safetensors(source, {"s": scale, "v": scale.reshape(1)})
     found = converted(source, tmp_path / "out.safetensors", *rules, to=to)
-    assert found["s"] == (scale if rules == ["s: a"] else np.float16(scale))
+    assert found["s"] == (scale if rules == ["s: a"] else scale.astype(np.float16))
     assert (found["s"].shape, found["v"].shape) == ((), (1,))
 
 
