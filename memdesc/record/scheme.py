@@ -264,6 +264,11 @@ class Scheme(NamedTuple):
         return {p.tensor: p.when for p in self.parts if p.when and p.tensor not in usual}
 
     @property
+    def takes_floats(self) -> bool:
+        """Whether other floats become it: its codes are floats too, each with a scale."""
+        return {"codes", "scales"} <= self.defaults.keys()
+
+    @property
     def is_told(self) -> bool:
         """Whether its tensors say what their options are, so that no file needs to declare them."""
         told = [part.shows for part in self.parts if part.shows]

@@ -238,7 +238,8 @@ def load(
         elements (``V2``). Nothing is converted, and a file that says another type is refused.
     mmap : bool
         Whether to map the file instead of reading it: the memory is then read-only, and the system
-        reads the pages that are used. The file must not shrink while the memory lives.
+        reads the pages that are used. The file must not shrink while the memory lives, and large
+        members of a .npz are not compared with their checksums.
 
     Raises
     ------
@@ -683,7 +684,8 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Reads safetensors (one file, an index of shards, or a model's folder), GGUF, npz, npy and ONNX,
     without the packages of these formats. What headers claim is checked before memory is allocated
-    for it. As for ``load(path, mmap=True)``, the files must not shrink while arrays from them live.
+    for it. As for ``load(path, mmap=True)``, the files must not shrink while arrays from them live,
+    and the bytes of a .npz are not compared with its checksums.
 
     *Law*: the bytes of each tensor are those that the format's own package reads.
 

@@ -78,7 +78,8 @@ class ConvertOptions(NamedTuple):
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
     dry_run : bool
-        Whether to write nothing, and check everything but the numbers in tensors.
+        Whether to write nothing, and check everything but the numbers in tensors and the checksums
+        of a .npz.
 
     Examples
     --------

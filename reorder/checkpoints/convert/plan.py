@@ -57,8 +57,6 @@ _SCALES = "f32"
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
-# the records that floats become: other floats as codes, with one f32 scale each
-_ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 
 @dataclass(frozen=True)
@@ -384,7 +382,7 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
                 f"; no weight that it matches has all tensors of {rule.src}, {parts}: to move a "
                 "record, match what comes before the names of its tensors"
             )
-        elif is_record(rule.dst) and rule.dst.name.lower() not in _ENCODED:
+        elif is_record(rule.dst) and not _takes_floats(rule.dst):
             hint = (
                 f"; plain numbers do not become {rule.dst}: give a data type and scales=, such as "
                 "'u4, scales=ab, groups=1x32'"
@@ -419,8 +417,14 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
 
 
+def _takes_floats(dst: FormatName) -> bool:
+    """Whether floats become a record, with scales chosen from the data."""
+    scheme = SCHEMES.get(dst.name.lower())
+    return scheme is not None and scheme.takes_floats
+
+
 def _change(rule: Rule, src: MemoryDesc) -> Change:
-    if rule.dst is not None and rule.dst.name.lower() in _ENCODED:
+    if rule.dst is not None and _takes_floats(rule.dst):
         if not rule.has_only("src", "holds", "dims", "dst", "rename"):
             raise MemdescError(
                 f"{rule.dst.name} says which types codes and scales have; leave out other keys"

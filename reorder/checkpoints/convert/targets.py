@@ -146,8 +146,8 @@ def left_out_warnings(names: Collection[str]) -> Iterator[str]:
     """Return a warning if tensors are left out."""
     if names:
         yield (
-            f"{first_of(names)} are left out: they serve activations, kernels or the KV "
-            "cache, which the config.json of the output does not quantise in advance"
+            "left out, because the config.json of the output declares nothing of activations, "
+            f"kernels and the KV cache: {first_of(names)}"
         )
 
 

@@ -83,9 +83,13 @@ def test_all_their_tensors_may_take_new_names_and_stay_whole(saved: Path, tmp_pa
 
 
 def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path) -> None:
-    way_out = "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads"
+    way = "reorder.dequantize(reorder.load_all(path, reorder.Quantized)['w']) decodes it"
+    way_out = f"'w' is a Quantized: {way}"
     for rule in ("w: ba", "w_scale: f16", "w*: ba", "w: f32"):
         assert way_out in refused(saved, tmp_path / "out.safetensors", rule)
+    assert way_out in refused(saved, tmp_path / "out.safetensors", to="bf16")
+    w = reorder.dequantize(reorder.load_all(saved, reorder.Quantized)["w"])
+    assert w.desc.dtype.name == "f32"
     assert "'fc: awq -> ...'" in refused(saved, tmp_path / "out.safetensors", "fc.scales: ba")
     rules = ("fc: awq -> gptq", "fc.scales: rename=x")  # which the record would ignore
     said = refused(saved, tmp_path / "out.safetensors", *rules)
@@ -102,7 +106,7 @@ def test_the_descriptor_says_which_record_it_is(
         for other, options in (("gptq", {}), ("awq", {"group": 32})):
             with pytest.raises(MemdescError, match=r"stored (with|as part of)"):
                 checkpoint.record("fc", other, **options)
-        with pytest.raises(MemdescError, match="'w' is a Quantized, which"):
+        with pytest.raises(MemdescError, match="'w' is a Quantized: "):
             checkpoint.record("w")
         assert checkpoint["w"].scaled_by == ("w_scale", "w_zero_point")
     assert main(["inspect", str(saved)]) == 0

@@ -223,6 +223,24 @@ def test_what_is_made_of_other_things_starts_again(
     assert contents(target) == contents(tmp_path / "fresh")
 
 
+def test_a_file_whose_header_has_changed_starts_again(tmp_path: Path) -> None:
+    """All shards get the metadata of all, so the files that one is made of may be the same."""
+    names = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
+    source, target, fresh = (tmp_path / each for each in ("model", "out", "fresh"))
+    source.mkdir()
+    for name, tensor in zip(names, "ab", strict=True):
+        write_safetensors(source / name, {tensor: _X}, {"step": "1"} if tensor == "b" else None)
+    first = planned(source, target, _SHARDS)
+    with ended_after(first.steps[0].pieces.number + 1) as end:
+        first.run(end)
+    assert finished(target) == names[:1]
+    write_safetensors(source / names[1], {"b": _X}, {"step": "2"})
+    assert planned(source, target).run().resumed == 0
+    planned(source, fresh, _SHARDS).run()
+    assert contents(target) == contents(fresh)
+    assert read_container(target).metadata["step"] == "2"
+
+
 def test_without_resume_finished_files_are_discarded(source: Path, tmp_path: Path) -> None:
     begin(source, tmp_path / "out")
     left = partial_folder(tmp_path / "out").stat().st_mtime_ns

@@ -434,10 +434,10 @@ model.layers.0.mlp: qzeros of u4 is 15 at (1, 16), and 1 of 512 read with it are
     refused_file("npz", np.ones((192, 96), "f4"), None, "*: fp8_block(block=64)")
 
 # what config.json says of the output, and the warnings
-input_scale_ub are left out: they serve activations
+and the KV cache: model.layers.0.mlp.input_scale_ub
 ! <model.layers.0.mlp.input_scale_ub>
     made(channels("input_scale_ub"), FBGEMM, "bf16")
-output_scale are left out: they serve activations
+and the KV cache: model.layers.0.mlp.output_scale
 ! <model.layers.0.mlp.output_scale>
     made(channels("output_scale"), FBGEMM, None, {}, "*: fp8_channel -> plain, bf16")
 <model.layers.0.mlp.input_scale_ub>
@@ -459,7 +459,7 @@ output_scale are left out: they serve activations
     made(fp8(), FP8 | {"quant_method": "FP8"}, "fp8-block")
 "quant_method": "fp8"
 does not load parts of blocks of FP8 without a GPU, or computes wrong
-mlp.input_scale, model.layers.1.mlp.input_scale are left out: they serve
+and the KV cache: model.layers.0.mlp.input_scale, model.layers.1.mlp.input_scale
 ! input_scale>
     made(rows(192, 2) | {"input_scale": ones(1)}, compressed("block", block_structure=[128, 128]),
         "fp8-block")
@@ -492,11 +492,11 @@ does not load zero points of pack-quantized, or computes
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "gptq")
 "symmetric": true
     made(awq(zeros=(8, 9)), AWQ | {"zero_point": False}, "compressed-tensors")
-workspace are left out: they serve
+and the KV cache: model.layers.0.mlp.workspace
     made(awq(zeros=(8, 9)), AWQ, "f16", {L0 + "workspace": np.zeros(32, "i4")})
-workspace are left out: they serve
+and the KV cache: model.layers.0.mlp.workspace
     made(awq(zeros=(8, 9)), AWQ, None, {L0 + "workspace": np.zeros(32, "i4")}, "*: awq -> gptq")
-self_attn.k_scale, model.layers.0.self_attn.v_scale are left out: they serve activations, kernels
+and the KV cache: model.layers.0.self_attn.k_scale, model.layers.0.self_attn.v_scale
 ! kv_cache
     made(fp8_tensor(), compressed("tensor") | {"kv_cache_scheme": {"num_bits": 8}}, "fp8-block",
         under("model.layers.0.self_attn", {"k_scale": ones(1), "v_scale": ones(1)}))
