@@ -453,8 +453,9 @@ def decide(found: Weight, claims: Claims) -> Weight:
     """
     reason = ", ".join(x.reason for x in found.entries.values() if x.dtype == _ABSENT)
     if found.quantized is not None:
-        name, read = found.called(found.prefix), "reorder.load_all(path, reorder.Quantized)"
-        way = f"reorder.dequantize({read}[{name!r}]) decodes it, and no conversion does"
+        name = found.called(found.prefix)
+        loaded = f"reorder.load_all(path, reorder.Quantized)[{name!r}]"
+        way = f"reorder.dequantize({loaded}) decodes it, and no conversion does"
         reason = reason or f"{name!r} is a Quantized: {way}"
     if reason or found.reason:  # its note is damaged
         return found._replace(reason=reason or found.reason)
