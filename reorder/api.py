@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 ndarray, uint8 = np.ndarray, np.dtype(np.uint8)
-# the types that most calls pass
+# the types that most callers pass
 _HOST = (ndarray, Memory)
 # modules whose classes hold device memory
 _ON_DEVICE = ("reorder.opencl.", "pyopencl.")
@@ -130,7 +130,7 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
         Scales, zero points, accumulation into `out`.
     out : Memory, ndarray, buffer, tensor with DLPack, or device object, optional
         Where the result goes; by default new memory. The axes of an array are its logical dims,
-        with any strides; a contiguous one is a raw buffer where dst is a MemoryDesc.
+        with any strides; a contiguous one is a raw buffer if dst is a MemoryDesc.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
         numba may use. Not on a device.
@@ -239,7 +239,7 @@ def _reorder_on_cpu(call: tuple[Any, ...], key: Any, entry: Any) -> Any:
         array = from_dlpack(out, "out", write=True)
         out = array if array.flags.writeable else out
     if x is not given or out is not returned:
-        # what tensors export is known as arrays are
+        # from now on, the arrays that tensors export are known as arrays are
         done: Any = reorder(x, dst, src=src, dtype=dtype, attr=attr, out=out, threads=threads)
         if key is not None and not entry:
             note_tensors(key, x, out)
@@ -319,8 +319,8 @@ def execute(plan: ReorderPlan, x: Any, out: Any, *, threads: int | None = None) 
 def prepare(plan: ReorderPlan, *, threads: int | None = None) -> Callable[[Any, Any], None]:
     """Return a callable that runs a plan many times.
 
-    As with `plan_reorder`, the last ones are cached, unless the arrays of the plan's `attr` exceed
-    64 KiB.
+    As with `plan_reorder`, the most recent results are cached, unless the arrays of the plan's
+    `attr` exceed 64 KiB.
 
     Parameters
     ----------

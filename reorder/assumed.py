@@ -1,6 +1,6 @@
 """The machine that `MEMDESC_MACHINE` describes: kernels are scheduled and compiled for it.
 
-Without the variable, that is the machine that runs the process, which also has whatever the
+Without the variable, that is the machine that runs the process; it also supplies whatever the
 variable leaves out:
 
     MEMDESC_MACHINE="cores=16 l1=48K l2=2M l3=300M cpu=haswell"

@@ -1,11 +1,12 @@
-"""Calls of `reorder` that were made before: what runs them, found by what a call says.
+"""Repeated calls of `reorder`: what runs them, looked up by what the call says.
 
 A call says the shape, strides and dtype of x, or its descriptor, the arguments, and the same of
-`out`. The first call of a kind goes the long way, which checks everything and raises all errors;
-the second one also leaves here what it has found, or a later one if that must be compiled first.
-From then on a call needs a look-up or two, an allocation and a builtin function. That function
-checks the arrays, under the GIL; if they do not fit, because they overlap, or are misaligned or
-read-only, the call goes the long way. Tensors are known like arrays if C can export them.
+`out`. The first call of a kind goes the long way, which checks everything and raises all errors.
+The second one does so too, and leaves here what it has found; if that must be compiled first, a
+later call does. From then on a call needs a look-up or two, an allocation and a builtin function.
+That function checks the arrays, under the GIL; if they do not fit, because they overlap, or are
+misaligned or read-only, the call goes the long way. Tensors are treated like arrays if a C function
+can export them.
 
 In a key, objects other than strings, dtypes and attributes stand for themselves, by `id`: equal
 descriptors may have other letters, which the result shows. What is found keeps them alive.
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 # The most kinds of calls that are known; then all are forgotten, as `reorder.opencl` does.
 MAX_KNOWN = 1024
-# Smaller results start where numpy's arrays do: aligning one takes longer than to fill it.
+# Smaller results start where numpy's arrays do: aligning one would take longer than filling it.
 _MIN_ALIGNED = 16 << 10
 # what a key has of both sides
 _SHOWN = 6
@@ -63,7 +64,7 @@ class Passed(NamedTuple):
     memory: Memory
 
 
-# A kind that was seen, and one that always goes the long way, are false.
+# Both markers are false: of a kind that was seen, and of one that always goes the long way.
 SEEN: tuple[()] = ()
 LONG: Literal[False] = False
 # By key: one of these, or a `KnownCall`.
@@ -146,7 +147,7 @@ def known_call(
 
 
 def _runner(reorder: PreparedReorder, views: list[ArrayView | None], wanted: object) -> Any:
-    """Return the function that runs a reorder of such arrays; None if only the long way does."""
+    """Return the function that runs a reorder of such arrays; None if only the long way can."""
     run = reorder.fast_call(*views)
     if run is None or not isinstance(wanted, ImageDesc):
         return run

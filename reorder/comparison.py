@@ -81,7 +81,7 @@ class ValueComparison(NamedTuple):
     first : tuple of Difference
         The first elements that differ, by logical index, up to the limit.
     by_dim : tuple of ndarray
-        For each dim how many elements differ at each of its indices.
+        For each dim, how many elements differ at each of its indices.
     padding : tuple of (int, int)
         How many padding elements are not zero, in `a` and in `b`.
     padding_differs : bool

@@ -93,7 +93,7 @@ def _in_child() -> None:
 
 
 def _load_logging() -> None:
-    """Import logging while no fork waits for that: it could hold the lock that logging takes then.
+    """Import logging while no fork waits for the import: the fork could hold logging's lock.
 
     A child that is forked meanwhile can import logging, as it inherits neither a part of the module
     nor the lock of its import.

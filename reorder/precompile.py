@@ -34,7 +34,7 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 _BITS = (4, 8, 16, 32, 64)
-# Caches that hold no tensor, and any: tiles differ.
+# Caches that hold no tensor, and caches that hold any: tiles differ between them.
 _CACHES = (0, 1 << 62)
 # From nchw: tiles without runs that are contiguous on both sides, and with long ones. Some types
 # read whole lines, which are prefetched, only with few channels, others only with many.
@@ -61,8 +61,8 @@ def compile_kernels(
     """Compile the CPU kernels into the folder of compiled code, for later processes.
 
     Otherwise, each kernel is compiled at its first use. Kernels already in the folder are loaded,
-    so a second call is quick. The files only work on processors like this one: the processor's name
-    and features are part of their keys, and kernels are compiled again elsewhere.
+    so a second call is quick. The files work only on processors like this one: the processor's name
+    and features are part of their keys, so on others kernels are compiled again.
 
     Parameters
     ----------

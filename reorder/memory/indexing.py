@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Indexed:
-    """The part of an array's interface that host and device memory get from the descriptor."""
+    """The part of an array's interface that host and device memory take from the descriptor."""
 
     __slots__ = ()
 

@@ -122,7 +122,8 @@ def result_desc(
 def as_output(out: Any, dst: object) -> Memory:
     """Return the output that a caller passes, as memory, without a copy.
 
-    It is an array over the dims, of any strides; or contiguous, and a MemoryDesc describes it.
+    It is an array over the dims, with any strides, or a contiguous buffer that a MemoryDesc
+    describes.
     """
     refuse_masked("out", out)
     if isinstance(out, np.ndarray):
@@ -175,7 +176,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
-    """Refuse an array whose axes lie in another order than `src` says, if they have steps."""
+    """Refuse an array whose axes are in another order in memory than `src` says."""
     axes = [k for k in range(x.ndim) if x.size and x.shape[k] > 1 and x.strides[k]]
     for outer, inner in pairwise(axes):
         if abs(x.strides[outer]) < abs(x.strides[inner]):
@@ -190,7 +191,7 @@ def check_axes(x: NDArray[Any], src: str | FormatTag) -> None:
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
     """Return an array whose axes are the logical dims: a view, or for blocked layouts a copy."""
-    # each block adds an axis to those of the dims; callers without types pass anything
+    # each block adds an axis to those of the dims; callers without type checkers pass anything
     text = str(src) if isinstance(src, str | FormatTag) else ""
     tag = tag_of(src, x.ndim - len(re.findall("[0-9]+[a-z]", text)), dtype.bits)
     if x.ndim != len(tag.digits):

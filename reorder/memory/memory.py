@@ -35,7 +35,7 @@ _set = object.__setattr__  # sets the fields of a memory while it is made
 
 
 class MemoryDraft(Indexed, Checked):
-    """Memory while its fields are set, which is faster than for one that refuses to change."""
+    """Memory whose fields are being set, which is faster than on a class that refuses changes."""
 
     __slots__ = ("data", "desc")
 
@@ -47,7 +47,7 @@ class Memory(Indexed, Checked):
     Parameters
     ----------
     desc : MemoryDesc or str
-        What the buffer holds; a text that has the sizes and the data type too, such as
+        What the buffer holds. A string that contains the sizes and the data type too, such as
         ``"bf16[64,32]{1,0}"`` or a line of a log, is read by `memdesc.parse_layout`.
     buffer : ndarray, object with the buffer protocol or with DLPack, optional
         C-contiguous memory of at least `desc.min_nbytes` bytes, used without a copy;
@@ -70,7 +70,7 @@ class Memory(Indexed, Checked):
     (128, (1, 3, 2, 2))
     """
 
-    # not properties: a reorder reads them, and a call of Python takes as long as a small move
+    # not properties: a reorder reads them, and a call in Python takes as long as a small move
     __slots__ = {  # noqa: RUF023 - in the order of the documentation
         "desc": "The descriptor.",
         "data": "The buffer as flat bytes, for `bytes()`, `memoryview()` and files.",

@@ -70,7 +70,7 @@ def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
         ranges = _ranges_of(operands, dims)
         split = _split_range(*ranges, _MAX_BOXES) if ranges else []
         boxes.append(split or [_indirect_loop(operands, dims)])
-    # if there are too many, the group with the most boxes becomes an indirect loop
+    # if there are too many boxes, the group with the most becomes an indirect loop
     while prod(map(len, boxes)) > _MAX_BOXES:
         k = max(range(len(groups)), key=lambda k: len(boxes[k]))
         boxes[k] = [_indirect_loop(operands, groups[k])]
@@ -99,7 +99,7 @@ def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
 
 
 def whole_box(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, tuple[int, ...]] | None:
-    """Return one box over the padded space of dst, and sizes; None if it takes several.
+    """Return one box over the padded space of dst, and sizes; None if one is not enough.
 
     For each group of dims that dst pads, the box has one more operand: the index of an element in
     the group, which holds data if it is below the size of the group. dst has elements.
@@ -235,7 +235,8 @@ def _split_range(
 
     `padded` is the length of the range, `size` how many of its indices hold data; `operands` has
     the blocks of each operand, from `_join_blocks`. The result is empty if steps conflict and need
-    more than `most` boxes (None: no limit), or if the largest step is not among those that do.
+    more than `most` boxes (None: no limit), or if the largest step is not one of those that
+    conflict.
     """
     chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
     conflicting = [
@@ -334,7 +335,7 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         return ()
     layout = desc.layout.base()
     blocks = [_join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
-    # the range of each axis as if all of it held data: a box below has padding in one axis only
+    # the range of each axis as if all of it held data: each box below has padding in one axis only
     whole = [
         _split_range(axis.padded, axis.padded, 2 * [axis_blocks])
         for axis, axis_blocks in zip(layout.axes, blocks, strict=True)

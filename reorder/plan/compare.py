@@ -31,10 +31,10 @@ class Relation(NamedTuple):
     Parameters
     ----------
     kind : {"no-op", "view", "copy"}
-        A no-op if a buffer of src is also a valid buffer of dst; a view if it is one when read
-        `shift` elements further on; a copy if elements move or zeros must be written.
+        A no-op if a buffer of src is also a valid buffer of dst; a view if it is one when it is
+        read from `shift` elements further on; a copy if elements move or zeros must be written.
     shift : int
-        How many elements further on each element is in src than in dst.
+        How many elements further on in src each element is than in dst.
     why : str
         The reason for the kind.
 
@@ -62,8 +62,8 @@ def compare_layouts(
     Parameters
     ----------
     src, dst : MemoryDesc, str or FormatTag
-        Of the same dims. One of them may be a name: then it has the dims and the data type of the
-        other.
+        With the same dims. One of them may be a name, which then gets the dims and the data type of
+        the other.
 
     Raises
     ------
@@ -152,9 +152,9 @@ def _why_fused_elements_move(src: Layout, dst: Layout) -> str:
 def _first_difference(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
     """Return the first index below `stop` where two offsets differ, or `stop` if none does.
 
-    None if finding out is too much work. If each step of either operand divides the next larger
-    one, both offsets are linear in the digits of an index in that mixed radix, so it is enough to
-    compare the indices that equal a step.
+    None if that would take too much work to find out. If each step of either operand divides the
+    next larger one, both offsets are linear in the digits of an index in that mixed radix, so it is
+    enough to compare the indices that equal a step.
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):

@@ -75,7 +75,7 @@ class IndirectLoop(NamedTuple):
     params : tuple
         The same for each scale and zero point that differs along the dims.
     xor : tuple of (start, terms)
-        Of src and dst, if one is swizzled: the base where it starts, and its XOR terms.
+        For src and dst, if one is swizzled: the base where it starts, and its XOR terms.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class ReorderPlan(Checked):
     attr: Attr | None = None
     boxes: tuple[Box, ...] = field(init=False)
     bound_attr: BoundAttr = field(init=False, repr=False)
-    # what a backend made of it, by the limit on threads
+    # what a backend prepared from the plan, by the limit on threads
     prepared: dict[int | None, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class ReorderPlan(Checked):
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
-        # equal plans give equal text, so what descriptors ignore counts here
+        # equal plans must give equal text, so what descriptors ignore in equality counts here
         if self is other:
             return True
         if not isinstance(other, ReorderPlan):
@@ -184,15 +184,15 @@ def plan_reorder(
 ) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.
 
-    The last plans are cached, so equal arguments of the same spelling (`MemoryDesc.spelling`)
-    usually give the same object. Plans are not cached if the arrays of `attr` exceed 64 KiB, since
-    the cache would keep these in memory.
+    The most recent plans are cached, so equal arguments with the same spelling
+    (`MemoryDesc.spelling`) usually give the same object. A plan is not cached if the arrays of
+    `attr` exceed 64 KiB, because the cache would keep them in memory.
 
     Parameters
     ----------
     src, dst : MemoryDesc, str or FormatTag
-        Of the same dims. One of them may be a name: then it has the dims and the data type of the
-        other.
+        With the same dims. One of them may be a name, which then gets the dims and the data type of
+        the other.
     attr : Attr, optional
         Scales, zero points, accumulation.
 
@@ -224,12 +224,12 @@ def plan_reorder(
 def _plan(
     src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, _spelling: tuple[str, str]
 ) -> ReorderPlan:
-    """Return the plan of descriptors, of which equal ones may be shown otherwise."""
+    """Return the plan of two descriptors; equal descriptors may be shown differently."""
     return ReorderPlan(src, dst, attr)
 
 
 def checked_plan(plan: object) -> ReorderPlan:
-    """Return a plan, whose boxes its constructor made; refuse anything else, subclasses too."""
+    """Return a plan, whose constructor made its boxes; refuse anything else, even subclasses."""
     if type(plan) is not ReorderPlan:
         raise MemdescError(
             f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"

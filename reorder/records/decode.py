@@ -97,14 +97,14 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
 def read_by_kernels(
     record: Record, threads: int | None
 ) -> tuple[PlacedPattern | None, dict[str, NDArray[np.uint8]]]:
-    """Return how compiled code reads a record, or None if it cannot, and the tensors that it reads.
+    """Return how compiled code reads a record (None if it cannot), and the tensors that it reads.
 
     What it cannot read as stored is first unpacked, if the rule allows that.
     """
     with importing():
         from reorder.cpu.decoding.pattern import place_pattern  # LLVM is slow to load
     placed = place_pattern(record.desc)
-    # a rule stays valid for bytes instead of narrower elements without tables and long shifts
+    # without tables and long shifts, a rule stays valid for bytes in place of narrower elements
     fits_plain = all(
         not number.is_looked_up and shift <= _MAX_SHIFT
         for number in record.desc.rule.numbers

@@ -6,7 +6,7 @@ format adds to `scale * code` becomes a zero point of the other if it is a multi
 and vice versa. The factors of a scale are copied one by one if both formats have the same number of
 them; otherwise their product is written. A factor that one format multiplies by and the other
 divides by becomes its reciprocal, which f32 usually has to round: such numbers are refused, or
-differ by a rounding if the caller allows it.
+rounded if the caller allows it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from reorder.values.formats import FLOATS
 
 # the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
-# no known format holds a zero point that is as large
+# no known format holds a zero point as large as this
 _MAX_STEPS = 1 << 20
 
 
@@ -176,7 +176,7 @@ def convert_numbers(
 ) -> None:
     """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
 
-    Unless it `is_exact`, a factor of the scales may become a rounded reciprocal.
+    Unless `is_exact`, a factor of the scales may become a rounded reciprocal.
     """
     if record.desc == out.desc and perm == tuple(range(len(perm))):
         for field in record.desc.fields:

@@ -34,10 +34,10 @@ GROUPED_DIMS = 2
 _SCALE_TYPES = ("float32", "float64", "float16", "bfloat16", "float8_e8m0fnu", "float8_e4m3fn")
 # Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
-# Parameters of arrays up to this size are kept: checking one takes as long as a small reorder.
+# Parameters from arrays up to this size are kept: checking one takes as long as a small reorder.
 _KEPT_NBYTES = 1 << 12
 F8_ROUNDINGS = ("once", "onednn")
-# For each role a function that returns its fields, and the neutral value.
+# For each role, a function that returns its fields, and the neutral value.
 _FIELDS = tuple(
     (role, attrgetter(role, f"{role}_mask", f"{role}_groups"), 1.0 if "scale" in role else 0)
     for role in ROLES

@@ -36,7 +36,7 @@ _NATIVE = ("s32", "u32", "s64", "u64")
 # integers of at most this many bits fit into the low bits of a sum with 1.5 * 2^23
 _NARROW = 16
 # Without a special case, a denormal is read as a number below 2^(1 - bias). If the bias is above
-# this one, that is less than a quarter, which rounds to 0 as the denormal does.
+# this one, that number is less than a quarter, so it rounds to 0 as the denormal does.
 _SMALL_BIAS = 2
 
 
@@ -44,7 +44,7 @@ _SMALL_BIAS = 2
 class Formula(ABC):
     """The data types of both sides, and the operations between them, as `values.convert` defines.
 
-    A subclass for each language overrides what that language computes in another form.
+    A subclass for each language overrides what that language computes differently.
     """
 
     # names of data types

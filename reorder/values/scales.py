@@ -38,7 +38,7 @@ def check_quantized_types(given: DataType, wanted: DataType) -> None:
 
 
 def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:
-    """Return the dims that a caller named: by one number, by several, or none."""
+    """Return the dims that a caller named: one number, several, or None."""
     return () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
 
 
@@ -90,7 +90,7 @@ def split_dims(
 def find_ranges(
     values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest of each scale's values and 0; refuse NaN, infinities."""
+    """Return the lowest and highest of each scale's values and 0; refuse NaN and infinities."""
     shape = [size for pair in zip(counts, sizes, strict=True) for size in pair]
     if not prod(shape):
         return np.zeros(counts), np.zeros(counts)

@@ -28,8 +28,8 @@ from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import ReorderPlan
 
-# Below this many bytes of src and dst per thread, dst is in a near cache, and prefetching its lines
-# does not pay. Transpositions of bytes are bound by shuffles instead.
+# Below this many bytes of src and dst per thread, dst is in a core's own caches, and prefetching
+# its lines does not pay. Transpositions of bytes are bound by shuffles instead.
 _NEAR_NBYTES = 1 << 19
 # Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
 _MAX_SINGLE_MOVES = 64
@@ -53,9 +53,9 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
 class Batch:
     """A program, and how threads share its work."""
 
-    # whose interpreter of boxes runs the program; None: the interpreter of tiles
+    # the variant whose interpreter of boxes runs the program; None: the interpreter of tiles
     kernel: Kernel | None
-    # `Words`; of tiles a list, in which code and arrays stand for their addresses
+    # `Words`; for tiles a list, in which code and arrays stand for their addresses
     program: Any
     partition: Partition
     # returns the table of points that the interpreter reads, from offsets in elements
@@ -67,7 +67,7 @@ class Batch:
 class BatchBuilder:
     """Makes the batches that move elements.
 
-    They are for a dst that starts `place` bytes into a cache line.
+    The batches are for a dst that starts `place` bytes into a cache line.
     """
 
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine, place: int = 0) -> None:
@@ -81,11 +81,11 @@ class BatchBuilder:
         self.exceeds = machine.exceeds_cache(self.nbytes)
         # whether moves write whole lines of dst by non-temporal stores
         self.streams = machine.streams(self.nbytes, threads)
-        # whether transpositions write whole lines of dst though they do not stream
+        # whether transpositions write whole lines of dst although they do not stream
         self.fills_lines = plan.dst.min_nbytes >= machine.filled_nbytes
-        # whether lines are joined by masked loads though they do not stream
+        # whether lines are joined by masked loads although they do not stream
         self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
-        # whether pairs of half lines are joined there too: beyond a core's own cache that is slower
+        # whether pairs of half lines are joined then too: beyond a core's own cache this is slower
         self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
             self.nbytes // threads
         )
@@ -97,7 +97,7 @@ class BatchBuilder:
         """Return the batches of a plan that only moves elements."""
         src, dst = self.plan.src.layout, self.plan.dst.layout
         boxes: tuple[Box, ...] = ()
-        # non-temporal stores write each line of a plain dst once as it is
+        # with a plain dst, non-temporal stores write each line only once anyway
         is_streamed = src.xor and self.streams
         if (src.xor or dst.xor) and self.plan.boxes and not is_streamed:
             boxes = table_boxes(src, dst)
@@ -133,20 +133,20 @@ class BatchBuilder:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined())
                     continue
-                # ends of lines are written with the lines
+                # the ends of lines are written together with the lines
                 is_streamed = fills_lines or (any(streams) and scheduled.writes_parts())
                 by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
         return [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
 
     def _schedule(self, box: Box) -> tuple[ScheduledBox, ...]:
-        """Schedule a box; its offsets in dst count from the start of a line then."""
+        """Schedule a box, whose offsets in dst then count from the start of a line."""
         box, bits = pack_for_kernels(box, self.plan.dst.dtype.bits)
         if bits >= BYTE_BITS:
             src, dst = box.offsets
             box = box._replace(offsets=(src, dst + self.place))
         if box.indirect:
             return tuple(schedule_table(box, bits))
-        # tiles of whole lines if there are any, or else for the caches
+        # tiles of whole lines if there are any, otherwise tiles for the caches
         parts = permuted_boxes(box, bits)
         if not parts and (self.streams or self.fills_lines):
             parts = rotate(box, bits, streams=self.streams)

@@ -31,14 +31,14 @@ from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved, split_node
 
-# Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
+# Runs of more than twice this many bytes are cut into pieces of this length, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.
 RUN_NBYTES = 1 << 14
 # Elements of dst in a piece of runs of less than a line, and lines of dst in one of runs of a line.
 _PIECE, _PIECE_LINES = 128, 32
-# Lines of src that are read again after so many runs are still in the first-level cache; after the
-# second number, in the second-level one. Threads that divide pieces write parts of the same lines,
-# which costs more than reading from there.
+# Lines of src that are read again after this many runs are still in the first-level cache; after
+# the second number of runs, in the second-level cache. Threads that divide pieces write parts of
+# the same lines, which costs more than reading from there.
 _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
 # Runs of src that are read in turn where non-temporal stores write whole lines of dst: prefetchers
 # follow few, and the order of such stores matters little.
@@ -56,8 +56,8 @@ def tile_boxes(
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     Runs of at most a line are moved so that lines of both sides are used while they are cached;
-    `is_shared` says that threads will divide them. With `streams` longer ones, which non-temporal
-    stores write, are read from few places in turn; with `pairs` those of half a line too.
+    `is_shared` says that threads will divide them. With `streams`, longer runs, which non-temporal
+    stores write, are read from few places in turn; with `pairs`, runs of half a line are too.
     """
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
@@ -82,11 +82,11 @@ def tile_boxes(
 
 
 def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
-    """Cut interleaved rows whose columns are pieces of dst, which go on in the next step around it.
+    """Cut interleaved rows whose columns are pieces of dst that the next outer step continues.
 
-    The kernel takes a line of each row in all steps of a call, so it writes a few pieces in turn.
-    The model: these should be several lines long, since the next call writes into the last line of
-    each. Returns nothing for other boxes, nor where a single piece has as many lines.
+    In each step of a call, the kernel takes a line of each row, so it writes a few pieces in turn.
+    The model: these should be several lines long, because the next call writes into the last line
+    of each. Returns nothing for other boxes, or if a single piece has that many lines.
     """
     rows, columns, outer = scheduled.rows, scheduled.columns, scheduled.outer
     if not scheduled.is_transposed or size_of(rows) > MAX_INTERLEAVED or not outer:
@@ -120,12 +120,12 @@ def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
 
 
 def _within_ways(scheduled: ScheduledBox) -> tuple[ScheduledBox, tuple[Node, int] | None]:
-    """Return a box whose calls use no more lines than stay in the first-level cache, and its cut.
+    """Return a box whose calls use only lines that stay in the first-level cache, and its cut.
 
-    Rows of a few columns are a piece of src, of up to a line, and the next step of the loop around
-    them goes on where it ends. The model: its line is still in the cache then if the pieces of a
-    call fit in the ways of the sets that they share, or in half of them if pieces are not within
-    lines.
+    Each row of a few columns reads a piece of src of up to a line, and the next step of the loop
+    around the rows goes on where the piece ends. The model: its line is still in the cache then if
+    the pieces of a call fit in the ways of the sets that they share, or in half of the ways if
+    pieces cross lines.
     """
     columns, rows, bits = scheduled.columns, scheduled.rows, scheduled.bits
     line, width = line_of(bits), scheduled.width
@@ -150,7 +150,7 @@ def _within_ways(scheduled: ScheduledBox) -> tuple[ScheduledBox, tuple[Node, int
 
 
 def rows_collide(rows: Iterable[int]) -> bool:
-    """Whether more lines at these bytes share a set of the first-level cache than it has ways."""
+    """Whether lines at these bytes need more ways of a first-level cache set than it has."""
     lines = {at // LINE_NBYTES for at in rows if at != NOWHERE}
     sets = Counter(line % (PAGE_NBYTES // LINE_NBYTES) for line in lines)
     return max(sets.values(), default=0) > CACHE_WAYS
@@ -198,9 +198,9 @@ def _in_pieces(
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
-    Pieces of short runs have several lines of dst. Those of streamed runs are read from few places
-    of src, and the next piece reads on there; if lines are joined, pieces share none. Yields
-    nothing for other boxes, and for those that need no other order.
+    Pieces of short runs have several lines of dst. Pieces of streamed runs are read from few places
+    in src, where the next piece reads on; if lines are joined, pieces share no lines. Yields
+    nothing for other boxes, or for boxes that need no other order.
     """
     scheduled = select_kernel(box, bits)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
@@ -221,7 +221,7 @@ def _in_pieces(
     extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
     is_joined &= count_contiguous(extents, dst_strides, scheduled.width) == len(loops)
     pieces: Iterable[tuple[Box, Ends | None]]
-    # so many that a call moves them
+    # as many as a call moves
     most = TILE // size_of(inner[:-1])
     if is_joined and most:
         steps = min(steps, most - most % 2 or 1)
@@ -242,11 +242,11 @@ def _in_pieces(
 def _joined_pieces(
     box: Box, inner: tuple[Node, ...], steps: int, bits: int
 ) -> Iterator[tuple[Box, Ends | None]]:
-    """Cut the last of some contiguous loops into pieces of so many steps that share no line of dst.
+    """Cut the last of some contiguous loops into pieces of some steps that share no line of dst.
 
     The model: a line that is written in part waits for memory, and later stores wait with it. So
     the line at the end of a piece is joined with what follows in dst: the next piece, or the next
-    step of a loop around them. The first line of all that is contiguous is a box of its own.
+    step of a loop around them. The first line of the whole contiguous part is a box of its own.
     """
     run, last, loops = box.nodes[-1], inner[-1], (box.nodes[-1], *inner)
     others = [node for node in box.nodes if node not in loops]
@@ -277,7 +277,7 @@ def _joined_pieces(
 def _rows_at_once(scheduled: ScheduledBox) -> tuple[tuple[Node, ...], int]:
     """Return the rows that a call moves as one run of dst, and how many steps of their last loop.
 
-    No loops if a run is too long for that.
+    Returns no loops if a run is too long for that.
     """
     rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled)
     extents, strides = [node.extent for node in rows], [node.strides[1] for node in rows]
@@ -293,7 +293,7 @@ def _runs_at_once(
 ) -> tuple[tuple[Node, ...], int]:
     """Return the loops of a piece of runs, and how many steps of the last one it has.
 
-    No loops if runs are not moved along src.
+    Returns no loops if runs are not moved along src.
     """
     outer, run = box.nodes[-2::-1], box.nodes[-1].extent
     is_streamed &= run * bits < PAGE_NBYTES * BYTE_BITS
@@ -318,7 +318,7 @@ def _runs_at_once(
 
 
 def _short_runs_at_once(box: Box, src_loop: Node, bits: int, *, is_shared: bool) -> int:
-    """Return how many runs of at most a line a piece of dst has; 0 if it should have all."""
+    """Return how many runs of at most a line a piece of dst has; 0 if all belong in one piece."""
     *_, last, run = box.nodes
     nbits = run.extent * bits
     runs = size_of(box.nodes[box.nodes.index(src_loop) + 1 : -1])
@@ -333,7 +333,7 @@ def _short_runs_at_once(box: Box, src_loop: Node, bits: int, *, is_shared: bool)
 
 
 def steps_of(box: Box, node: Node, start: int, count: int) -> Box:
-    """Return a box with some steps of one of its loops, which it loses if that is one step."""
+    """Return a box with some steps of one of its loops; if it is a single step, the loop goes."""
     k = box.nodes.index(node)
     valid = min(max(0, node.valid - start), count)
     loop = (Node(count, valid, node.strides),) if count > 1 or not valid else ()

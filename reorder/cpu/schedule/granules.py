@@ -1,9 +1,10 @@
 """Boxes of a swizzle: an indirection table becomes rows of a run, or steps of a transposition.
 
-The plan has a box for each value of the bits that are read, and each of these reads or writes a few
-bytes of the same cache lines. One after the other they would bring these lines to the core several
-times. A box of `granule_boxes` has all of it: its indirection table becomes rows of runs, in the
-order of dst, or steps of the loop in the transposing kernel, each with tables of its own.
+The plan has a box for each value of the bits that are read, and each of these boxes reads or writes
+a few bytes of the same cache lines. Run one after another, they would bring these lines to the core
+several times. A box of `granule_boxes` covers all of them: its indirection table becomes rows of
+runs, in the order of dst, or steps of the loop in the transposing kernel, each with tables of its
+own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from reorder.cpu.schedule.select import (
 from reorder.cpu.tables import Words
 from reorder.plan.nodes import DST, SRC, Box, IndirectLoop, Node
 
-# Most steps of a table that becomes a part of programs.
+# The most steps of a table that becomes part of a program.
 _MAX_STEPS = 1 << 14
 # Most words of the tables of a transposition.
 _MAX_WORDS = 1 << 13
@@ -58,7 +59,7 @@ def schedule_table(box: Box, bits: int) -> Iterator[ScheduledBox]:
     while outer and size_of(rows) * outer[-1].extent <= 2 * TILE:
         rows.insert(0, outer.pop())
     src, dst = (table.offsets(rows, operand) for operand in (SRC, DST))
-    # in this order lines of both sides are moved once
+    # in this order, the lines of both sides are moved only once
     order = np.argsort(dst, kind="stable")
     for start in range(0, len(order), 2 * TILE):
         part = order[start : start + 2 * TILE]
@@ -77,7 +78,7 @@ class _Table:
             Node(axis.padded, axis.padded, (src.stride * width, dst.stride * width))
             for (axis, (dst,)), (_, (src,)) in zip(loop.dst, loop.src, strict=True)
         ]
-        # the terms are those of offsets in elements
+        # the XOR terms apply to offsets in elements
         self.xor, self._width = loop.xor, width
 
     def offsets(self, loops: Sequence[Node], operand: int, start: int = 0) -> Words:
@@ -95,7 +96,7 @@ class _Table:
 def _transposed(box: Box, table: _Table, bits: int) -> ScheduledBox | None:
     """Schedule a box whose loops are contiguous in src and in dst in two groups."""
     groups: list[list[Node]] = [[], []]
-    # the loops of the table are contiguous in an operand without a swizzle only
+    # the loops of the table are contiguous only in an operand without a swizzle
     plain = [k for k in (SRC, DST) if not table.xor[k][1]]
     for k in sorted((SRC, DST), key=lambda k: k in plain):
         loops = [node for node in box.nodes if node not in groups[1 - k]]

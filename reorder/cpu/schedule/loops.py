@@ -38,7 +38,7 @@ def contiguous_loops(
 
 
 def contiguous_size(nodes: Iterable[Node], side: int, width: int = 1) -> int:
-    """Return how many elements of a width the contiguous run has that some loops form on a side."""
+    """Return the length of the contiguous run that loops form on a side, in elements."""
     loops = tuple(nodes)
     return size_of(loops[k] for k in contiguous_loops(loops, side, width))
 

@@ -1,9 +1,9 @@
 """The rows of a tile, and where an operation finds its operand: scales, zero points, the old dst.
 
-A row is a run of elements along the innermost nodes of a tile that is contiguous on all sides. In
-place it has one value of the operand for each element, or one for all. Where that makes rows short,
-the values are gathered when the reorder is scheduled: a table has a block of them for each tile, in
-the order in which the tile is converted. Tiles with the same operands share a block. Examples:
+A row is a run of elements along the innermost nodes of a tile that is contiguous on all sides. With
+an operand in place, a row has one value for each element, or one for all. If that makes rows short,
+the values are gathered when the reorder is scheduled: a table has a block of values for each tile,
+in the order in which the tile is converted. Tiles with the same operands share a block. Examples:
 
 * scales of the channels of `aBcd16b`: a row is one block of channels in place; gathered, its 16
   values are stored repeatedly, so a row goes on through all pixels;
@@ -25,21 +25,21 @@ from reorder.cpu.tables import Array, Words
 from reorder.plan.nodes import Node
 
 # Operands that repeat along a row do so after a power of two of elements. At least this many values
-# are stored twice, so that a vector can be loaded from any position in the first half.
+# are stored twice, so that a vector can be loaded from any position in the first copy.
 PERIOD = 64
 # Operands that repeat after fewer elements than this gain nothing from being stored repeatedly.
 _MIN_PERIOD = 8
 # Rows of fewer elements than this gain from gathered operands.
 _SHORT_COLUMNS = 32
-# Least elements of a group that shares a row with others: in so many lanes of a vector the operand
-# changes at most once. Groups of more than the other number are rows of their own: their operand is
-# loaded once.
+# The fewest elements of a group that shares a row with others: within this many lanes of a vector,
+# the operand changes at most once. Groups of more than the second number are rows of their own,
+# whose operand is loaded once.
 MIN_GROUP, _MAX_GROUP = 16, 128
 # The most values of a table. It has more than the values of the reorder only where values are
 # stored repeatedly, which takes up to 16 times the memory.
 _MAX_TABLE = 1 << 22
-# The most if values repeat after more than `PERIOD` elements: rows are long in place too, and twice
-# as many values that leave the first-level cache cost more.
+# The most values if they repeat after more than `PERIOD` elements: rows are long in place too, and
+# twice as many values, which no longer fit the first-level cache, cost more.
 _MAX_LONG = 1 << 13
 
 # Values of `StageTable.operand_mask`.
@@ -57,7 +57,8 @@ class Rows(NamedTuple):
     # the `operand_mask` and the `operand_shift` of a `StageTable`
     mask: int = _ONE
     shift: int = 0
-    # where the values of a block are, from where the tile starts; None: the operand is in place
+    # where the values of a block are, relative to the start of the tile; None: the operand is in
+    # place
     block: Words | None = None
 
     @property
@@ -120,7 +121,7 @@ def rows_of_operand(
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand. With `groups` a row may have an operand for each group of its elements.
+    operand. With `groups`, a row may have an operand for each group of its elements.
     """
     rows = rows_in_place(nodes, sides)
     grouped = _grouped_rows(nodes, sides) if groups else None

@@ -12,7 +12,7 @@ from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Machine
 from reorder.cpu.tables import Words
 
-# Most chunks of a thread. Several are better than one: if a thread loses its core to another
+# The most chunks of a thread. Several are better than one: if a thread loses its core to another
 # process, others take its remaining chunks.
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
@@ -38,7 +38,7 @@ class Workload(NamedTuple):
     grain: int
     # number of elements
     size: int
-    # product of the extents of those outer loops whose steps are farther apart in dst than the rows
+    # product of the extents of the outer loops whose steps are farther apart in dst than the rows
     # or columns
     coarse_steps: int = 1
     # cache lines of dst that two threads would both write if they divided the outer loops
@@ -84,7 +84,7 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     chunks = 1
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
-    # src and dst of a thread
+    # bytes of src and dst for each thread
     fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
     ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     return Partition(ranges, bounds, threads)
@@ -161,7 +161,8 @@ def _cuts(
 def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
     """Return how many steps always stay together: whole steps of outer loops.
 
-    If chunks have too few of these, it is the fewest steps that make a part of `_MIN_PART_SIZE`.
+    If chunks would have too few of these, it is the fewest steps that make a part of
+    `_MIN_PART_SIZE`.
     """
     steps = prod(shape)
     least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))

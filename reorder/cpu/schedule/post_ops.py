@@ -21,12 +21,12 @@ from reorder.values.formats import (
     rounds_through_f16,
 )
 
-# Bound of divisors that are powers of two, and of their inverses: f32 holds these.
+# Bound on divisors that are powers of two, and on their inverses: f32 holds both.
 _MAX_POWER = 2.0**40
-# Bound of the divisors of `NARROW_QUOTIENT` and of their inverses: the product of any dividend and
-# the inverse's residue is finite.
+# Bound on the divisors of `NARROW_QUOTIENT` and on their inverses: within it, the product of any
+# dividend and the inverse's residue is finite.
 _MAX_NARROW = 2.0**24
-# The widest types of few bits. A result rounds up on one side of the midpoint of two neighbouring
+# The widest of the narrow types. A result rounds up on one side of the midpoint of two neighbouring
 # numbers and down on the other. Midpoints of these types have at most 12 bits, and products fall on
 # the right side for every divisor: a test tries all. For s16, with 17 bits, one divisor in six
 # thousand fails.
@@ -36,17 +36,17 @@ _MIN_STEP = -24
 
 
 # The operations whose results may be a NaN that is not canonical: sums and products.
-# `NARROW_QUOTIENT` makes its own canonical where it divides, and the others return what they got.
+# `NARROW_QUOTIENT` makes its NaNs canonical where it divides, and the others return what they got.
 MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT})
-# The operations of scales and zero points: these have code for groups of elements, and for short
-# rows, of one block of channels.
+# The operations of scales and zero points. They have code for groups of elements, and for short
+# rows of one block of channels.
 AFFINE = frozenset({Operation.MULTIPLY, Operation.NARROW_QUOTIENT, Operation.ADD})
 
 
 def has_exact_inverses(divisors: Array) -> bool:
     """Whether divisions by these numbers are multiplications by their inverses, to the bit.
 
-    That holds if all are powers of two that f32 holds with their inverses.
+    That is so if all are powers of two, and f32 holds them and their inverses.
     """
     mantissas, _ = np.frexp(divisors)
     is_inside = (abs(divisors) >= 1 / _MAX_POWER) & (abs(divisors) <= _MAX_POWER)
@@ -67,7 +67,7 @@ def has_quotient(divisors: Array, work: str, dst: str) -> bool:
 
 
 def rounding_bits(dst: str) -> int | None:
-    """Return the bits of the midpoints between neighbouring numbers of a type of few bits, or None.
+    """Return the bits of the midpoints between neighbouring numbers of a narrow type, or None.
 
     There, results round up or down.
     """
@@ -96,7 +96,7 @@ def inverse_parts(divisors: Array) -> tuple[Array, Array]:
 
 
 def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
-    """Return the operations that a stage may have in the place of its own, which is one of them.
+    """Return the operations that may take the place of a stage's operation, which is one of them.
 
     Between others, and next to 4-bit integers, an operation has the working type on both sides.
     """
@@ -127,8 +127,8 @@ _SRC_ROLES = {"src_zero_point": Operation.ADD, "src_scale": Operation.MULTIPLY}
 _DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
 
 
-# Types between which one stage converts or computes, though neither is the working type. Each pair
-# needs code of its own, so only quantized types are paired with those that models compute with.
+# Types between which one stage converts or computes although neither is the working type. Each pair
+# needs code of its own, so only quantised types are paired with those that models compute with.
 _DIRECT = {
     frozenset(pair) for pair in (*product(("s8", "u8"), ("bf16", "f16", "s32")), ("s8", "u8"))
 }
@@ -151,8 +151,8 @@ class KernelConfig:
     ends: tuple[int, int]
     # whether src and dst together exceed the caches, so that dst is written by non-temporal stores
     streams: bool = False
-    # whether they exceed the threads' shares of the caches, so that long rows converted in place
-    # are written the same way
+    # whether they exceed the threads' shares of the caches, so that long rows that are converted in
+    # place are written by non-temporal stores too
     streams_rows: bool = False
     # elements between the start of a cache line and dst; None: any number
     place: int | None = None

@@ -73,7 +73,8 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # whether lines are joined: 0 or 1; `ALIKE` if rows all start at one place of their lines too
+    # whether lines are joined: 0 or 1; `ALIKE` if all rows also start at the same place in their
+    # lines
     joins_lines: int
     # `Ends` of joined rows: whether others precede them and whether others follow, 0 or 1, and the
     # distance to those that follow
@@ -100,7 +101,7 @@ class TransposeHead(NamedTuple):
     src_span: int
     # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
-    # whether the first-level cache cannot hold a line of each row of a tile: 0 or 1
+    # whether the first-level cache is too small to hold a line of each row of a tile: 0 or 1
     rows_collide: int
     # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
     # after the tables says which byte each one comes from
@@ -113,14 +114,14 @@ class KernelLoop(NamedTuple):
     extent: int
     src_stride: int
     dst_stride: int
-    # bytes from the tables of a step to those of the next one; 0: all steps have the same
+    # bytes from the tables of one step to those of the next; 0: all steps share them
     table_stride: int
 
 
 def encode(
     boxes: Iterable[ScheduledBox], src_end: int, place: int = 0, *, is_large: bool = False
 ) -> tuple[Words, list[Workload]]:
-    """Encode boxes; returns the program, and how it can be cut.
+    """Encode boxes; return the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
     start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`.
@@ -167,7 +168,7 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     ((src_table, dst_table),) = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
-    # of runs of half a line, the first one of each pair counts
+    # for runs of half a line, the first run of each pair counts
     is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
     ends = scheduled.ends
     follower = ends and ends.follower
@@ -241,7 +242,7 @@ def _run_length(group: tuple[Node, ...], side: int, size: int) -> int:
     """Return the length of the runs of a loop group on the side of the other one, or 0.
 
     On that side the other group is contiguous, and within a run the offsets of successive steps
-    differ by its size.
+    differ by the size of that group.
     """
     extents = [node.extent for node in group]
     count = count_contiguous(extents, [node.strides[side] for node in group], size)

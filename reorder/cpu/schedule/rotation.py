@@ -1,18 +1,18 @@
-"""Rotated rows: whole cache lines of a dst that does not start with one.
+"""Rotated rows: whole cache lines in a dst that does not start at one.
 
-Kernels store whole lines, which takes rows of whole lines. Where dst starts within a line, so do
-its rows, and each line at the end of one row also has the start of the next row. So a row is moved
-without its head, the part of its first line, and with the head of the row that follows it in dst:
+To store whole lines, kernels need rows of whole lines. If dst starts within a line, so do its rows,
+and the line at the end of one row also holds the start of the next row. So a row is moved without
+its head, which is its part of the first line, but with the head of the row that follows it in dst:
 
     rows of dst     |.....aaa|aaaaaaaa|aaaaabbb|bbbbbbbb|bbbbb...|
     rotated rows             |aaaaaaaa|aaaaabbb|                     and the same for b, c, ...
 
-The rows of a transposition come from a table of their offsets in src already: a rotated one is the
-end of the table and then its head, further on by the distance of the two rows in src. What follows
-a row is a step of the next loop around it in dst, and what follows the last step of that is a step
-of the loop around both. Only the heads of the first rows of the outermost of these loops, and the
-ends of the last ones, are boxes of their own. Rows may end in padding. Runs that are copied need
-none of this: their kernel joins lines itself.
+The rows of a transposition already come from a table of their offsets in src. The table of a
+rotated one is the end of that table, followed by its head moved on by the distance between the two
+rows in src. After a row comes the next step of the loop around it in dst, and after the last step
+of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
+of these loops, and the ends of the last ones, are boxes of their own. Rows may end in padding. Runs
+that are copied need none of this: their kernel joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -46,8 +46,8 @@ from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import split_node, zeros_of
 
-# The boxes of the first head and the last end may have one in so many elements: their lines are
-# written in part. In the caches an element that is moved alone counts as several.
+# The boxes of the first head and the last end may have one in this many elements, because their
+# lines are written in part. In the caches, an element that is moved alone counts as several.
 _LEAST_SHARE, _ALONE = 16, 4
 
 
@@ -75,7 +75,7 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
     if not streams and rotation.has_adjacent_rows:
-        cost *= 2  # whole lines bring less than elsewhere
+        cost *= 2  # whole lines gain less here than elsewhere
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
 
@@ -104,14 +104,14 @@ class _Rotation(NamedTuple):
     def loses_lines(self) -> bool:
         """Whether many lines of src are in heads, and the first-level cache loses them.
 
-        Rotated, each load of a head crosses the end of a line, which the next load shares.
+        In rotated rows, each load of a head crosses the end of a line, which the next load shares.
         """
         rows = self.scheduled.rows
         is_short = size_of(rows) < MANY_LINES * self.line
         return is_short and rows_collide(self._table(rows[-1].extent)[: self.line])
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
-        """Return whole lines, none if no rows are rotated, and boxes of what is left at ends."""
+        """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends."""
         rows = self.scheduled.rows
         *inner, outermost = rows
         size, steps = size_of(inner), self._steps_at_once()
@@ -140,7 +140,7 @@ class _Rotation(NamedTuple):
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
         others = [node for node in self.box.nodes if node not in rows]
-        # the loops around that form a run with the rows in dst, innermost first
+        # the loops around the rows that form a run with them in dst, innermost first
         for k in contiguous_loops(others, 1, size_of(rows) * self.scheduled.width):
             follower = others[k]
             steps = follower.extent - 1
@@ -183,7 +183,7 @@ class _Rotation(NamedTuple):
     def _tiles(
         self, box: Box, table: list[int], around: tuple[Node, ...] = ()
     ) -> list[ScheduledBox]:
-        """Return the tiles of a box whose rows have other offsets in src; it may have none.
+        """Return the tiles of a box whose rows have other offsets in src; there may be none.
 
         The rows start at the first whole line. `around` has loops that replace those of the rows.
         """
@@ -226,7 +226,7 @@ class _Rotation(NamedTuple):
         return tuple(columns)
 
     def _cache_tiles(self, part: Box, row: Node) -> list[ScheduledBox]:
-        """Return the tiles of a part of the box: as `tile_boxes`, but rows stay whole."""
+        """Return the tiles of a part of the box, as `tile_boxes` does, but with whole rows."""
         done, todo = [], [part]
         while todo:
             box = todo.pop()
