@@ -51,6 +51,12 @@ Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
 Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 _T = TypeVar("_T", Memory, Record, Quantized)
 
+# what files hold, and where users find it
+_KINDS: Mapping[type[Any], str] = {
+    Memory: "reorder.Memory",
+    Quantized: "reorder.Quantized",
+    Record: "reorder.records.Record",
+}
 # the name of a tensor that is saved without a name
 DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
@@ -263,9 +269,8 @@ def load(
     with naming(model.path):
         value = value_of(items[only], dtype)
         if not isinstance(value, kind):
-            found, wanted = type(value).__name__, kind.__name__
-            way = f"read it with load(path, reorder.{found})"
-            raise MemdescError(f"it holds a {found}, not a {wanted}; {way}")
+            found, way = type(value).__name__, f"read it with load(path, {_KINDS[type(value)]})"
+            raise MemdescError(f"it holds a {found}, not a {kind.__name__}; {way}")
     return value
 
 
@@ -321,10 +326,10 @@ def load_all(
         values = {name: value_of(item) for name, item in items.items()}
         for name, value in values.items():
             if kind is None and not isinstance(value, Memory):
-                found = type(value).__name__
                 raise MemdescError(
-                    f"{short_repr(name)} is a {found}, not a Memory; load_all(path, "
-                    f"reorder.{found}) reads those, and load_all(path, reorder.Memory) the others"
+                    f"{short_repr(name)} is a {type(value).__name__}, not a Memory; load_all(path, "
+                    f"{_KINDS[type(value)]}) reads those, and load_all(path, reorder.Memory) the "
+                    "others"
                 )
     return {name: value for name, value in values.items() if isinstance(value, wanted)}
 
@@ -333,8 +338,9 @@ def _items(
     path: Any, asked: object, kind: object, mmap: object
 ) -> tuple[Model, dict[str, Weight | Entry]]:
     """Return what `load` and `load_all` read, before any value is made."""
-    if not any(kind is each for each in (Memory, Quantized, Record)):
-        kinds = "reorder.Memory, .Quantized or .Record"
+    if not any(kind is each for each in _KINDS):
+        *others, last = _KINDS.values()
+        kinds = f"{', '.join(others)} or {last}"
         raise MemdescError(f"kind must be {kinds}, not {short_repr(kind)}")
     model = read_model(as_path(path), mmap=checked_flag("mmap", mmap))
     with naming(model.path):

@@ -91,10 +91,13 @@ def test_hints_are_given_and_work(tmp_path: Path) -> None:
 
     endings = {"new": ".safetensors", "raw": ".bin", "npy": ".npy", "npz": ".npz"}
     names: dict[str, Any] = {name: tmp_path / f"{name}{end}" for name, end in endings.items()}
-    names |= {each: tmp_path / f"{each}.npz" for each in ("compressed", "quantized", "several")}
+    names |= {
+        each: tmp_path / f"{each}.npz" for each in ("compressed", "quantized", "several", "fc")
+    }
     x = np.linspace(-1, 1, 64 * 256, dtype=np.float32).reshape(64, 256)
     np.savez_compressed(names["compressed"], x=np.zeros(1000))
     reorder.save(names["quantized"], reorder.quantize(x, "s8"))
+    reorder.save(names["fc"], Checkpoint(tmp_path / "v1").record("fc"))
     np.savez(names["several"], w=x, v=x)
     names |= {
         "x": x,
