@@ -107,16 +107,21 @@ def _on_new_thread(function: Callable[[], _Result]) -> _Result:
 
 
 def _wait(thread: threading.Thread, done: threading.Lock) -> None:
-    """Wait for a thread; what the handler of a signal raises meanwhile is raised afterwards.
+    """Wait for a thread; what the handlers of signals raise meanwhile is raised afterwards.
 
     `Thread.join` would take a thread for ended after the first exception.
     """
-    try:
-        while thread.is_alive() and not done.acquire(timeout=1):
-            pass
-    except BaseException:
-        _wait(thread, done)
-        raise
+    raised: list[BaseException] = []
+    is_over = False
+    while not is_over:
+        try:
+            while thread.is_alive() and not done.acquire(timeout=1):
+                pass
+            is_over = True
+        except BaseException as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+    for error in raised[-1:]:
+        raise error
 
 
 @contextmanager

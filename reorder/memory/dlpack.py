@@ -222,11 +222,17 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         # JAX's arrays are read this way in a fourth of the time
         with suppress(TypeError, ValueError, BufferError):
             return np.asarray(memoryview(x))  # type: ignore[arg-type] # not all are buffers
+    way_out = negated_way_out = "write another tensor, dense and on the CPU, and copy that into it"
+    if not write:
+        negated_way_out = f"pass {side}.resolve_neg()"
+        way_out = (
+            "pass a dense copy on the CPU, for example from numpy.asarray() or torch's to_dense()"
+        )
     try:
         if getattr(x, "is_neg", bool)():  # of torch
             raise MemdescError(  # noqa: TRY301 - raised again below
                 f"{side}: the {name} is a view that negates its memory, which DLPack cannot "
-                f"express; pass {side}.resolve_neg()"
+                f"express; {negated_way_out}"
             )
         capsule, dtype = _take(x)
         versioned = _versioned_in(capsule)
@@ -236,8 +242,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         raise
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
         raise MemdescError(
-            f"{side}: the {name} exports no array by DLPack: {_reason(error)}; pass a dense copy "
-            "on the CPU, for example from numpy.asarray() or torch's to_dense()"
+            f"{side}: the {name} exports no array by DLPack: {_reason(error)}; {way_out}"
         ) from None
     array = array if dtype is None else array.view(dtype.numpy)
     if write and is_copy:

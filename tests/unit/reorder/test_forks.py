@@ -55,6 +55,42 @@ def test_what_a_handler_raises_waits_for_the_function() -> None:
     assert done[1:] == [threading.main_thread()]
 
 
+def test_a_timer_may_raise_as_often_as_it_likes() -> None:
+    """Until the function is done, however deep calls may be nested."""
+    done, raised = threading.Event(), []
+
+    def hit(*_: object) -> NoReturn:
+        raised.append(done.is_set())
+        raise _HitError
+
+    def work() -> None:
+        for count in range(100):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            while len(raised) == count:
+                time.sleep(0.001)
+            time.sleep(0.002)  # until this thread is waited for again
+        done.set()
+
+    signal.signal(signal.SIGALRM, hit)
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(_depth() + 60)
+        with pytest.raises(_HitError):
+            uninterrupted(work)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert raised == [False] * 100
+    assert done.is_set()
+
+
+def _depth() -> int:
+    """Return how many calls are nested here."""
+    frame, depth = sys._getframe(), 0  # noqa: SLF001 - there is no other way to count them
+    while frame := frame.f_back:  # type: ignore[assignment] # ends with None
+        depth += 1
+    return depth
+
+
 def test_what_a_handler_raises_before_the_thread_begins_is_raised() -> None:
     """Python raises errors of the same type if it can start no thread."""
 
