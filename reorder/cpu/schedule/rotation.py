@@ -10,9 +10,11 @@ its head, which is its part of the first line, but with the head of the row that
 The rows of a transposition already come from a table of their offsets in src. The table of a
 rotated one is the end of that table, followed by its head moved on by the distance between the two
 rows in src. After a row comes the next step of the loop around it in dst, and after the last step
-of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
-of these loops, and the ends of the last ones, are boxes of their own. Rows may end in padding. Runs
-that are copied need none of this: their kernel joins lines itself.
+of that loop comes a step of the loop around both. The line that two rows share is moved apart from
+the rest of the rows, which all rows have, even the last one. Only the heads of the first rows of
+the outermost of these loops, and the ends of the last ones, are boxes of their own. Rows may end in
+padding, and are moved whole then. Runs that are copied need none of this: their kernel joins lines
+itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -44,11 +46,11 @@ from reorder.cpu.schedule.select import (
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
-from reorder.plan.passes import split_node, zeros_of
+from reorder.plan.passes import moved, split_node, zeros_of
 
 # The boxes of the first head and the last end may have one in this many elements, because their
 # lines are written in part. In the caches, an element that is moved alone counts as several.
-_LEAST_SHARE, _ALONE = 16, 4
+_LEAST_SHARE, _ALONE = 16, 8
 
 
 def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
@@ -74,8 +76,6 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     ends = tile_boxes(tuple(parts_of_lines), bits)
     alone = 1 if streams else _ALONE
     cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
-    if not streams and rotation.has_adjacent_rows:
-        cost *= 2  # whole lines gain less here than elsewhere
     return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
 
 
@@ -94,13 +94,6 @@ class _Rotation(NamedTuple):
         """Elements of a cache line."""
         return LINE_BITS // self.scheduled.bits
 
-    @property
-    def has_adjacent_rows(self) -> bool:
-        """Whether short rows follow each other: then the next store completes a line."""
-        rows, column = self.scheduled.rows, self.scheduled.columns[0]
-        size = size_of(rows)
-        return size <= MANY_LINES * self.line and column.strides[1] == size * self.scheduled.width
-
     def loses_lines(self) -> bool:
         """Whether many lines of src are in heads, and the first-level cache loses them.
 
@@ -114,29 +107,37 @@ class _Rotation(NamedTuple):
         """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends."""
         rows = self.scheduled.rows
         *inner, outermost = rows
-        size, steps = size_of(inner), self._steps_at_once()
-        # pieces of the rows that another one follows in the same row, and the last one, whose
-        # end is in the next row
-        last = outermost.extent
-        if last >= 2 * steps:
-            last = last % steps or steps
-        pieces = (outermost.extent - last) // steps
-        whole: list[ScheduledBox] = []
-        if pieces and outermost.valid < outermost.extent:
+        size, last = size_of(inner), 0
+        if self.head:
+            # the last piece of a row, whose end is in the next row: no longer than a line, since
+            # that of the last row in a run is moved alone; all of rows that end in padding
+            is_padded = outermost.valid < outermost.extent
+            last = outermost.extent if is_padded else self._steps_of_line()
+        if last > most_steps(rows):
             return [], []
-        if pieces:
-            table = self._table(steps + -(-self.head // size))
-            table = table[self.head : self.head + steps * size]
-            strides = tuple(steps * stride for stride in outermost.strides)
-            around = (Node(pieces, pieces, strides),) if pieces > 1 else ()
-            whole += self._tiles(self.box, table, around)
-            if not whole:
-                return [], []
         skipped = outermost.extent - last
+        # the pieces that another one follows in the same row: equal ones, and what these leave
+        steps = min(skipped, self._steps_at_once())
+        rest = skipped % steps if steps else 0
+        whole: list[ScheduledBox] = []
+        for begin, end in ((0, skipped - rest), (skipped - rest, skipped)):
+            each = min(steps, end - begin)
+            if not each:
+                continue
+            table = self._table(each + -(-self.head // size))
+            table = table[self.head : self.head + each * size]
+            pieces, strides = (end - begin) // each, outermost.strides
+            stride = tuple(each * step for step in strides)
+            around = (Node(pieces, pieces, stride),) if pieces > 1 else ()
+            part = self.box._replace(offsets=moved(self.box.offsets, outermost, begin))
+            tiles = self._tiles(part, table, around)
+            if not tiles:
+                return [], []
+            whole += tiles
+        if not last:
+            return whole, []
         start = skipped * outermost.strides[0]
         distance = (start, skipped * outermost.strides[1])
-        if not self.head:
-            return [*whole, *self._tiles(_moved(self.box, distance), self._table(last))], []
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
         others = [node for node in self.box.nodes if node not in rows]
@@ -161,15 +162,17 @@ class _Rotation(NamedTuple):
         )
         return whole, [*ends]
 
+    def _steps_of_line(self) -> int:
+        """Return how many steps of the outermost loop of the rows fill whole lines."""
+        return self.line // gcd(self.line, size_of(self.scheduled.rows[:-1]))
+
     def _steps_at_once(self) -> int:
         """Return how many steps of the outermost loop of the rows a tile takes: whole lines."""
-        rows = self.scheduled.rows
+        rows, grain = self.scheduled.rows, self._steps_of_line()
         if self.streams:
             return rows_at_once(rows, self.line)
-        size = size_of(rows[:-1])
-        grain = self.line // gcd(self.line, size)
         limit = 4 * TILE if size_of(self.scheduled.columns) <= TILE // 4 else TILE
-        return max(1, limit // size // grain) * grain
+        return max(1, limit // size_of(rows[:-1]) // grain) * grain
 
     def _table(self, steps: int) -> list[int]:
         """Return the offsets of the rows in src, for so many steps of their outermost loop."""
