@@ -308,8 +308,8 @@ def _round(
         if narrows:
             return _narrow_integers(codec, rounded, form)
         return _clamp(rounded, INTEGERS[_NARROWED], form)
-    # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
-    # maximum, which keeps signalling NaN.
+    # The first comparison turns NaN into the least number, if that is 0. On ARM, LLVM turns the
+    # comparison into a maximum, which keeps signalling NaN.
     if (form.low or is_arm()) and may_be_nan:
         values = where(is_number(values), values, 0.0)
     low, high = (values.like(float(limit)) for limit in form)
@@ -324,8 +324,8 @@ def _round_to_width(codec: Codec, values: Value, form: IntegerFormat, *, may_be_
     """Round floats to integers as wide as they are, and saturate; NaN becomes 0."""
     integers = codec.integers(form.bits)
     values = codec.floats("rint", values)
-    # LLVM would saturate lane by lane. The upper limit is not a float, but the power of
-    # two above it is: lanes that reach that, and lanes with NaN, are replaced
+    # LLVM would saturate lane by lane. The upper limit is not a float, but the power of two above
+    # it is: lanes that reach this power, and lanes with NaN, are replaced
     bounded = maximum(values, values.like(float(form.low)))
     codes = bounded.fptosi(integers) if form.is_signed else bounded.fptoui(integers)
     codes = where(values >= float(form.high + 1), form.high, codes)
@@ -421,7 +421,7 @@ def _round_to_bfloat(codec: Codec, values: Value) -> Value:
     """Return the codes of f32 values in bf16; denormals become zeros."""
     if codec.lanes % (2 * GROUP):
         return values.fptrunc(codec.vector(_BFLOAT_TYPE)).bitcast(codec.integers(16))
-    # LLVM alone converts each register, and joins two by a third instruction
+    # LLVM by itself would convert each register, and join two by a third instruction
     name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     pair = ir.VectorType(_BFLOAT_TYPE, 2 * GROUP)
     parts = codec.parts(values, GROUP)
@@ -440,7 +440,7 @@ def _round_registers(
     if form.is_signed and may_be_nan:
         bounded = where(is_number(values), bounded, 0.0)
     kind = ir.VectorType(_I32, GROUP)
-    # zeros for lanes outside the mask, which has all
+    # zeros for lanes outside the mask, which has all lanes
     options = (
         *(ir.Constant(kind, None), ir.Constant(ir.IntType(GROUP), -1)),
         ir.Constant(_I32, _TO_NEAREST),

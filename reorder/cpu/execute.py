@@ -22,13 +22,13 @@ from reorder.plan.plan import ReorderPlan, checked_plan, plan_reorder
 from reorder.stack import load_late
 from reorder.threads import checked_threads
 
-# loaded late: a first call does not need the fast call, and most moves have no tiles
+# loaded late: a first call needs no fast call, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
 
 
 class PreparedReorder:
-    """A plan with all its execution needs, on `machine`; call it with the buffers of x and out.
+    """A plan with all that its execution on `machine` needs; call it with the buffers of x and out.
 
     Safe to call from several threads at once, with different dst buffers.
     """
@@ -62,7 +62,7 @@ class PreparedReorder:
         self._was_called = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # pickled as its plan: tables and compiled code belong to this process
+        # pickled as its plan, because tables and compiled code belong to this process
         return PreparedReorder, (self.plan, self.threads)
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class PreparedReorder:
         place = dst_at % LINE_NBYTES if self._writes_lines else 0
         schedule = self._places.get(place)
         if schedule is None:
-            # of several threads that make it at once, one keeps it
+            # if several threads make it at once, one of them keeps it
             made = _Schedule(self.plan, self.threads, self._machine, place)
             schedule = self._places.setdefault(place, made)
         return schedule
@@ -120,15 +120,15 @@ class PreparedReorder:
         return self._schedule_at(dst_at).kernels
 
     def is_fast_call_due(self) -> bool:
-        """Whether repeated calls are to have a fast one."""
+        """Whether repeated calls should get a fast call now."""
         due: bool = _fast_calls().is_fast_call_due()
         return due
 
     def load_fast_call(self, dst_at: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
-        These are calls with a dst as far into a cache line as an address. The second call does this
-        itself if `is_fast_call_due`, so short programs do not wait for the compiler.
+        It makes calls fast whose dst is as far into a cache line as an address. The second call
+        does this itself if `is_fast_call_due`, so short programs do not wait for the compiler.
         """
         if self.threads > 1:
             load_pool()
@@ -197,7 +197,7 @@ class LinkedBatch:
         if batch.kernel is not None:
             self.program, self._interpreter = batch.program, partial(interpreter_at, batch.kernel)
         else:
-            # programs of boxes alone load none of this
+            # programs that consist of boxes load none of this
             from reorder.cpu.runtime.stages import link, tile_interpreter_at
 
             self.program, self._interpreter = link(batch), tile_interpreter_at

@@ -1,9 +1,9 @@
 """The files of compiled code: one for each kernel, checked before it is used.
 
 A file holds a hash of what follows it, the length of the key, the key, and the content. The key
-says in full what the content was made from. A file that is damaged, or has another key, counts
-as missing; what replaces it is written under another name first, so that processes that write the
-same file at the same time leave one whole file.
+says in full what the content was made from. A file that is damaged or has another key counts as
+missing. Its replacement is first written under another name, so that processes that write the same
+file at the same time leave one whole file.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _write(folder: str, name: str, content: bytes) -> bool:
 
 
 def _file_name(name: str) -> str:
-    """Return the name of a kernel's file: readable, and another one for each installation."""
+    """Return the name of a kernel's file: readable, and different for each installation."""
     words = "".join(letter if letter.isalnum() else "_" for letter in name)
     place = source_hash(f"{_HERE}\n{name}".encode()).hex()
     return f"{words[:60]}-{place}{_SUFFIX}"

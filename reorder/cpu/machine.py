@@ -15,10 +15,12 @@ from reorder.cpu import settings
 from reorder.cpu.target import is_arm
 from reorder.system import StrPath, count_cores, read_text
 
-# Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
-# finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.
+# Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so little of
+# it is free for one process. On machines with 300 and 480 MiB, using three quarters of this cap
+# paid off.
 _MAX_CACHE_NBYTES = 88 << 20
-# Non-temporal stores pay off from no fewer bytes of src and dst per thread; measured.
+# With fewer bytes of src and dst per thread than this, non-temporal stores do not pay off;
+# measured.
 _LEAST_STREAMED_NBYTES = 8 << 20
 
 # The page of virtual memory: x86 prefetchers stop at its end.
@@ -48,12 +50,12 @@ class Machine(NamedTuple):
     cache_nbytes: int
     # bytes of the largest cache that is private to a core
     own_cache_nbytes: int = OWN_CACHE_NBYTES
-    # bytes of src and dst per thread from which whole lines are written by non-temporal stores
+    # with at least this many bytes of src and dst per thread, non-temporal stores write whole lines
     streamed_nbytes: int = _LEAST_STREAMED_NBYTES
     # every thread must write at least this many bytes: moving them costs as much as waking it
     min_thread_nbytes: int = 1 << 16
-    # bytes of dst from which transpositions write whole lines at any place of dst; smaller ones
-    # gain less than the boxes at both ends of rotated rows cost
+    # with at least this many bytes of dst, transpositions write whole lines wherever dst starts;
+    # smaller ones gain less than the boxes at both ends of rotated rows cost
     filled_nbytes: int = 1 << 16
 
     def exceeds_cache(self, nbytes: int) -> bool:
@@ -121,7 +123,7 @@ def cache_limit(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> in
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
-    """Return the bytes of src and dst per thread from which non-temporal stores pay off.
+    """Return how many bytes of src and dst per thread make non-temporal stores pay off.
 
     The model: a thread gets no more of the caches than its core's share, and other code uses half
     of that. The lower bound is measured.

@@ -1,4 +1,4 @@
-"""The variables of the environment that steer compiling and threads; no other module reads them.
+"""The environment variables that steer compiling and threads; no other module reads them.
 
 Those named after numba have its meaning, so that one setting serves a process that uses numba too.
 """
@@ -7,7 +7,7 @@ import os
 
 
 def thread_limit() -> int | None:
-    """Return the most threads of a reorder; None without a limit."""
+    """Return the largest number of threads of a reorder; None without a limit."""
     number = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(1, int(number)) if number.isascii() and number.isdigit() else None
 
@@ -18,12 +18,12 @@ def processor_name() -> str | None:
 
 
 def processor_features() -> str | None:
-    """Return the instruction sets to compile for, such as "+avx2,+fma"; None for this machine's."""
+    """Return the instruction sets to compile for, such as "+avx2,+fma"; None for the host's."""
     return os.environ.get("NUMBA_CPU_FEATURES")
 
 
 def uses_openmp() -> bool:
-    """Whether jobs are to run in parallel regions of an OpenMP runtime that the process has."""
+    """Whether jobs run in parallel regions of an OpenMP runtime that the process has loaded."""
     return os.environ.get("MEMDESC_OPENMP") == "1"
 
 

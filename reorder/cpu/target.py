@@ -1,8 +1,8 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
-Only this module asks which instructions it has. Thresholds that follow from that are here too, with
-their reasons. LLVM knows the processor, and is asked once for each that a folder of kernels meets:
-loading it takes longer than all else that a first reorder does.
+Only this module asks which instructions it has. Thresholds that follow from them are here too, with
+their reasons. LLVM knows the processor. It is asked once for each processor that a folder of
+kernels meets, because loading LLVM takes longer than everything else that a first reorder does.
 """
 
 import os
@@ -71,7 +71,8 @@ class Processor(NamedTuple):
 def processor() -> Processor:
     """Return the processor that kernels are compiled for: this one, unless the user names another.
 
-    One that numba's variables only name is taken to have the instruction sets of this one.
+    If numba's variables only name a processor, it is taken to have the instruction sets of this
+    one.
     """
     assumed = assumed_machine().cpu
     if assumed is not None:
@@ -87,7 +88,7 @@ def processor() -> Processor:
 def _assumed(name: str) -> Processor:
     """Return a processor that has no more instructions than this one, or kernels would crash.
 
-    LLVM derives from the name what the features leave open; code on disk is found by both.
+    LLVM derives from the name what the features leave open; the key of code on disk has both.
     """
     host = {feature[1:] for feature in _host().features.split(",") if feature.startswith("+")}
     runs = [cpu for cpu in PROCESSORS if is_x86() and host.issuperset(PROCESSORS[cpu])]
@@ -102,7 +103,7 @@ def _assumed(name: str) -> Processor:
 
 
 def _host() -> Processor:
-    """Return what LLVM says of this machine, or said of one that the system describes alike."""
+    """Return what LLVM says of this machine, or said earlier of one with the same description."""
     described = _described()
     key = f"{described}\n{platform.machine()}\n{version_of('llvmlite')}"
     kept = kernel_files.read(_PROCESSOR, key) if described else None
@@ -135,8 +136,8 @@ def _ask_llvm() -> Processor:
     return Processor(binding.get_host_cpu_name(), features)
 
 
-# What Linux says of each processor; how many bytes are read, more than it says of one; and how the
-# lines begin that say what it is, on x86 and on ARM.
+# Where Linux describes each processor; how many bytes are read, which covers the first one; and how
+# the lines begin that say what it is, on x86 and on ARM.
 _PROCESSORS = "/proc/cpuinfo"
 _MOST = 1 << 13
 _INSTRUCTIONS = ("flags", "Features")

@@ -35,7 +35,7 @@ from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.schedule.program import ALIKE
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 
-# Bytes of the longest mask.
+# The bytes of the longest mask.
 _MASK_NBYTES = 256
 # Runs of exactly these lengths, 2 to 256, are moved as one vector, which may take several
 # registers.
@@ -51,7 +51,8 @@ _PARTS = (
 # byte: the instruction picks 16-bit units from two vectors.
 _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6, 8)), 2
 # Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
-# to an address with the same low 12 bits (4K aliasing), as the one of the line before it may be.
+# to an address with the same low 12 bits (4K aliasing), and the store of the line before may be
+# one.
 _UNROLLED_NBYTES = 4 * LINE_NBYTES
 # Rows of at least this many strided elements are moved two elements at a time.
 _MANY_STRIDED = 8
@@ -75,7 +76,8 @@ class Rows(NamedTuple):
     def rebased(self) -> "Rows":
         """Return the same rows from locations of index 0, with registers for all that a loop uses.
 
-        Reloaded from the stack in each step, short rows would be moved at 0.76 of the speed.
+        If these were reloaded from the stack in each step, short rows would move at 0.76 times the
+        speed.
         """
         src, dst = map(self.elements.rebased, (self.src, self.dst))
         return self._replace(
@@ -108,8 +110,8 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     if elements.is_nibble:
         _emit_any(rows)
         return
-    # all rows have the same length, so it is tested before the loop over them, by few branches: a
-    # call may have 32 short rows; once those with data are moved, the others are cleared
+    # all rows have the same length, so few branches test it before the loop over them: a call may
+    # have 32 short rows. Once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data, rest = rows.split()
     if elements.bits == BYTE_BITS:
@@ -130,7 +132,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     parts = _parts_of(elements)
     if has_masks() and not elements.streams:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
-        # whole rows of at least 16 bytes are faster in parts that overlap: fewer accesses cross
+        # whole rows of at least 16 bytes are faster in overlapping parts: fewer accesses cross
         # lines
         is_between = (run.extent >= lane) & (run.extent <= _longest(parts[-1]))
         is_padded = run.valid < run.extent
@@ -192,9 +194,9 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 def _emit_lines(rows: Rows, done: Value) -> None:
     """Move rows of bytes as whole lines of dst, wherever they start; may branch to `done`.
 
-    Where a row follows another one in dst, the line that both share is joined from them, and
-    written with the first one; lines at other ends of rows are written in part. A row has at least
-    a line, so no byte outside of it is read.
+    If a row follows another one in dst, the line that both share is joined from them, and written
+    with the first one; lines at other ends of rows are written in part. A row has at least a line,
+    so no byte outside it is read.
     """
     elements, head, length = rows.elements, rows.head, rows.head.extent
     moves = rows.rebased()
@@ -255,8 +257,8 @@ def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> No
     """Move rows of a few whole lines, or pairs of rows of half a line, as lines of dst.
 
     Each row, or pair, has `head` bytes before its first line of dst. The line that two of them
-    share is picked from a line of each: a load that crosses lines takes as long as a store that
-    does. Unless `is_first`, the first head is written with the row before it.
+    share is picked from a line of each, because a load that crosses lines would take as long as a
+    store that does. Unless `is_first`, the first head is written with the row before it.
     """
     elements, builder = rows.elements, rows.elements.builder
     rest, step = max(0, nbytes - LINE_NBYTES), max(1, LINE_NBYTES // nbytes)
@@ -348,7 +350,7 @@ def _joined_line(elements: Elements, own: Location, count: Value, follower: Loca
         mask = elements.lane_mask(count, LINE_NBYTES)
         other = elements.load_masked(follower + (-count), ~mask)
         return elements.load_masked(own, mask) | other
-    # the last line of the row and the first of its follower, of which parts are a line
+    # the last line of the row and the first line of the row after it: parts of both make a line
     space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
     pair = Location(space, count.like(0))
     last = own + (count - LINE_NBYTES)
@@ -407,7 +409,7 @@ def _emit_parts(rows: Rows, part: tuple[int, int, int]) -> None:
         vectors = [elements.load_vector(src + at, size) for at, size in pieces]
         for (at, _), vector in zip(pieces, vectors, strict=True):
             elements.store_vector(vector, dst + at)
-    # a separate loop: inside the one above it would slow rows without zeros down by a tenth
+    # a separate loop: inside the one above, it would slow down rows without zeros by a tenth
     with when(skipped > 0):
         for _, dst, _ in rows.each():
             emit_clear(elements, dst + head.valid, skipped)
@@ -445,7 +447,8 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
 
 def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
-    # the code of a loop over one element is so short that it takes twice as long across lines
+    # the code of a loop over one element is so short that it takes twice as long if it crosses
+    # lines
     with either(rows.head.valid >= _MANY_STRIDED) as (many, few):
         with many:
             _emit_strided(rows, 2)

@@ -32,7 +32,8 @@ from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
 
 _NIBBLE_BITS, _NIBBLE = 4, 15
 
-# Rows of at least this many vectors are worth one more, so that the others do not cross lines.
+# Rows of at least this many vectors are worth one vector more, so that the others do not cross
+# lines.
 LONG_ROW = 8
 
 
@@ -199,8 +200,8 @@ def first_vector(
 ) -> Value:
     """Return where vectors begin so that all but the first one start cache lines: 0 or below.
 
-    The first one is moved to 0 then. Short rows, of few of `count` steps, start at 0. A step of a
-    vector writes `width` elements.
+    The first one is then moved to 0. Short rows, with few of `count` steps, start at 0. Each vector
+    writes `width` elements.
     """
     size = elements.bits // BYTE_BITS * width
     grain = min(LINE_NBYTES, lanes * size)
@@ -255,7 +256,7 @@ def cover(
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
-    """Write `count` zeros; often there are none to write, so that is tested first."""
+    """Write `count` zeros; often there are none, which is tested first."""
 
     def clear(i: Value, lanes: int) -> None:
         elements.store_vector(elements.zeros(lanes), dst + i)

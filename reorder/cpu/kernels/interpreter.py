@@ -1,8 +1,8 @@
 """What all compiled interpreters share: the loop over ranges, and an instruction's outer loops.
 
 An interpreter runs a program, which is bytecode: Python encodes a plan as tables of int64, and
-compiled code reads them. An instruction is a loop nest with what runs inside of it: a micro-kernel,
-the steps of a tile, or sums. So a new layout is a new program, not new code.
+compiled code reads them. An instruction is a loop nest and what runs inside it: a micro-kernel, the
+steps of a tile, or sums. So a new layout is a new program, not new code.
 
 A range is some consecutive steps of one instruction. A point is the start of the nest in each
 operand: one for each step of the indirect loops, which follow indirection tables, not strides. An

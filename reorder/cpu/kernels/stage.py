@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
-# Registers of one vector: a single test for rare numbers covers them all.
+# Registers of one vector: a single test for rare numbers covers all of them.
 _REGISTERS = 4
 # Rows of at least this many vectors start them at lines of dst: their first elements are apart.
 _LONG_ROW = 2
@@ -182,7 +182,7 @@ def _emit_from(row: _Row, head: Value) -> None:
 
 
 def _emit_groups(row: _Row) -> None:
-    """Emit the operation on one row of whole groups: a vector that starts a line may cut groups."""
+    """Emit the operation on one row of whole groups: vectors that start lines would cut groups."""
     head = _head_of(row) if has_masks() else row.columns.like(0)
     with either(head == 0) as (whole, cut):
         with whole:

@@ -20,7 +20,7 @@ from reorder.plan.passes import pack_elements, simplify
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
-# Only the first 32 elements of a group count towards its score, a cache line of 16-bit ones.
+# Only the first 32 elements of a group, a cache line of 16-bit ones, count towards its score.
 _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
@@ -37,9 +37,9 @@ _LANE_BITS = 128
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
-# Runs of up to this length that are whole lines are moved as one vector each.
+# Runs of whole lines up to this length are moved as one vector each.
 MAX_VECTOR_BITS = 4 * LINE_BITS
-# Lines of dst that are written in part, at both ends of joined runs, cost little beside this many.
+# Beside this many lines, those written in part at both ends of joined runs cost little.
 MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
@@ -58,8 +58,8 @@ def line_of(bits: int) -> int:
 class Tables(NamedTuple):
     """Offsets that are not those of loops.
 
-    Of runs and strided elements the offsets of the rows in src and in dst; of a transposition those
-    of the rows in src and of the columns in dst, or None for those of the loops.
+    For runs and strided elements, the offsets of the rows in src and in dst; for a transposition,
+    those of the rows in src and of the columns in dst. None stands for the offsets of the loops.
     """
 
     src: tuple[int, ...]
@@ -69,7 +69,7 @@ class Tables(NamedTuple):
 class Ends(NamedTuple):
     """What comes before and after each piece of joined runs in dst."""
 
-    # whether a run does, which writes the line that it shares with the first run
+    # whether a run comes before, which writes the line that it shares with the first run
     is_preceded: bool = False
     # the distance in src from the last run to the one after it; None if nothing follows
     follower: int | None = None
@@ -78,7 +78,7 @@ class Ends(NamedTuple):
 class Permutation(NamedTuple):
     """How the bytes of a row, up to a line, are permuted so that pairs or quads become elements."""
 
-    # 0: of rows that are loaded from src, 1: of columns before they are stored to dst
+    # 0: bytes of rows that are loaded from src, 1: of columns before they are stored to dst
     side: int
     # from which byte each one comes
     picks: tuple[int, ...]
@@ -93,18 +93,18 @@ class ScheduledBox(NamedTuple):
     """
 
     box: Box
-    # of an element: a pair of narrow ones has the bits of both
+    # bits of an element: a pair of narrow ones counts as one element with the bits of both
     bits: int
     micro_kernel: int
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
-    # offsets, if these are not those of the loops
+    # the offsets, if they do not follow from the loops
     tables: tuple[Tables, ...] = ()
-    # of runs from which lines of dst are joined, as `joins_lines` allows
+    # for runs whose lines of dst are joined, as `joins_lines` allows
     ends: Ends | None = None
-    # of a transposition whose elements are not contiguous on one side
+    # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
-    # loops around both groups: each step has one of the tables
+    # loops around both groups: each step has its own tables
     steps: tuple[Node, ...] = ()
 
     @property
@@ -130,7 +130,7 @@ class ScheduledBox(NamedTuple):
 
     @property
     def inner_size(self) -> int:
-        """Elements of the rows and columns together: a call moves them, without cuts."""
+        """Elements of the rows and columns together: what a call moves if nothing is cut."""
         return size_of((*self.rows, *self.columns))
 
     @property
@@ -147,9 +147,9 @@ class ScheduledBox(NamedTuple):
     def prefetches_dst(self, *, is_large: bool = False) -> bool:
         """Whether its kernel prefetches lines of dst.
 
-        The model: a store that crosses the end of a line waits for the next line, since it is the
-        first to need it. A store of one line waits only if there is so much data that the line is
-        not near.
+        The model: a store that crosses the end of a line waits for the next line, because it is the
+        first to need it. A store within a line waits only if there is so much data that the line is
+        not in a cache of the core.
         """
         return (
             self.is_transposed
@@ -159,10 +159,7 @@ class ScheduledBox(NamedTuple):
         )
 
     def shared_lines(self, inner: Iterable[Node]) -> int:
-        """Return how many cache lines two threads would both write.
-
-        That is, if they divided the loops outside `inner`.
-        """
+        """Return how many lines two threads would both write if they shared the outer loops."""
         nodes = tuple(inner)
         size = contiguous_size(nodes, 1, self.width)
         piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.width)
@@ -171,9 +168,9 @@ class ScheduledBox(NamedTuple):
         return size_of(nodes) // size
 
     def fills_lines(self) -> bool:
-        """Whether it writes whole cache lines only, if dst starts with one."""
+        """Whether it writes only whole cache lines if dst starts at one."""
         if self.tables and (self.has_own_columns or not self.is_transposed):
-            return False  # strides say nothing of where it writes
+            return False  # strides do not say where it writes
         if self.is_transposed and size_of(self.columns) < _LANE_BITS // self.bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
@@ -181,10 +178,10 @@ class ScheduledBox(NamedTuple):
         return self.micro_kernel != STRIDED and self._starts_lines(inner)
 
     def joins_lines(self, *, pairs: bool = False) -> bool:
-        """Whether it copies runs whose lines of dst are all whole, or joined from two runs.
+        """Whether it copies runs whose lines of dst are all whole or joined from two runs.
 
-        A run has at least a line, or half of one if `pairs` are joined, and so many follow each
-        other in dst that both ends, where lines are written in part, matter little.
+        A run has at least a line, or half a line if `pairs` are joined. So many runs follow each
+        other in dst that the two ends, where lines are written in part, matter little.
         """
         loops = (*self.columns, *self.rows)
         extents = [node.extent for node in loops]
@@ -274,7 +271,7 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
     one_step = Node(1, 1, (width, width))
     run = box.nodes[-1] if box.nodes else one_step
     if run.valid == 1 and run.extent >= _MANY_ZEROS and run.strides[1] == width:
-        # its other steps are in no place of src
+        # its other steps have no place in src
         run = run._replace(strides=(width, width))
         box = box._replace(nodes=(*box.nodes[:-1], run))
     elif not box.is_zero:
@@ -348,9 +345,9 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the innermost loops whose steps fit in a table of rows, innermost first.
 
-    At most one of them holds padding, and becomes the outermost one. After it no loop is taken that
-    makes the table too long: tiles are cut at the outermost loop, and padding should stay with its
-    data.
+    At most one of them holds padding, and it becomes the outermost one. After it, no loop is taken
+    that makes the table too long: tiles are cut at the outermost loop, and padding should stay with
+    its data.
     """
     rows: list[Node] = []
     padded: list[Node] = []
@@ -390,11 +387,11 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int, bits: int) -> tuple[No
 def _transposed_groups(
     nodes: tuple[Node, ...], bits: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Return columns and rows: the prefixes of both groups that share no loop and are best.
+    """Return columns and rows: the best prefixes of both groups that share no loop.
 
     All pairs of prefixes are compared, shorter ones first, by how much of a tile of vectors they
-    fill, by whether rows are whole lines of dst, then by their number of elements, up to a limit;
-    of equal pairs the first one wins.
+    fill, then by whether rows are whole lines of dst, then by their number of elements, up to a
+    limit. Among equal pairs, the first one wins.
     """
     from_src, from_dst = (_contiguous_group(nodes, side, bits) for side in (0, 1))
     best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()

@@ -90,7 +90,7 @@ def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
     """Return the batches of a box with indirect loops: its tiles, their zeros, its padding."""
     tiles, beyond = _tiles_of(builder, config, box._replace(indirect=()))
     batches = [_tile_batch(builder, config, [tile], box.indirect) for tile in tiles]
-    # zeros have no operands besides src and dst
+    # boxes of zeros have no operands besides src and dst
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     batches += [builder.move_indirect(zeros._replace(indirect=indirect)) for zeros in beyond]
     if tiles:

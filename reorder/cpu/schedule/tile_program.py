@@ -2,8 +2,8 @@
 
 A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
 for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `TileStep`
-for each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and
-strides 0. Offsets and strides are in elements.
+for each step. There are always `OPERANDS` operands; one that a reorder lacks has offset and strides
+0. Offsets and strides are in elements.
 
 A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
@@ -24,8 +24,8 @@ from reorder.cpu.tables import fields_of
 from reorder.cpu.target import LINE_NBYTES, SHARED_NBYTES
 from reorder.plan.nodes import Node
 
-# Lanes of the vectors of masked loads and stores: where the processor has these, rows of fewer
-# elements are converted at once.
+# Lanes of the vectors of masked loads and stores: if the processor has these, a row of fewer
+# elements is converted at once.
 MASKED_LANES = 16
 
 
@@ -59,7 +59,7 @@ class StageTable(NamedTuple):
     # less 1 if they repeat; a group has `1 << operand_shift` elements
     operand_mask: int
     operand_shift: int
-    # the word of the table where the lines start that are prefetched: where each is in src, in
+    # the word of the table where the list of prefetched lines starts: where each is in src, in
     # bytes from the start of a tile
     lines_at: int
 
@@ -100,7 +100,7 @@ class Base(IntEnum):
     PACKED = 8
 
 
-# Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
+# Two slots fill a 32 KiB L1, so that a step finds what the previous step wrote in it. The extra
 # cache line keeps slots from starting at equal addresses modulo 4096.
 SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
@@ -162,8 +162,8 @@ class TilesHead(NamedTuple):
 
 
 TILES = fields_of(TilesHead)
-# How many scratches there are; the system gives each its memory at its first use. A call that finds
-# none free waits for one: none is held for longer than the call of an interpreter.
+# How many scratches there are; the system gives each one its memory at its first use. A call that
+# finds none free waits; a scratch is held no longer than one call of an interpreter.
 SCRATCHES = 256
 # The block is the address of the C function that yields the core, then a lock for each scratch in
 # its own cache line, then the scratches. Every `Base` but src and dst is a slot of a scratch.

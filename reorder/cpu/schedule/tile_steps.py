@@ -45,14 +45,14 @@ from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.formats import narrow_working_type
 
-# A type of each width: elements that are not converted share a stage.
+# One type for each width: elements that are not converted share its stage.
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
 def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> list[Any]:
     """Return the instruction of tiles of one shape, as `encode_tile` does.
 
-    With `is_indirect` the tiles of a box with indirect loops start at any offsets.
+    With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
     """
     writer = _StepWriter(config, tile, is_indirect=is_indirect)
     in_dst = writer.in_place(Base.DST, config.dst)
@@ -162,7 +162,7 @@ class _StepWriter:
     def computed(self, dtype: str, *, in_place: bool) -> str:
         """Return the type in which a side's elements are computed or moved.
 
-        Integers of 4 bits are bytes then: unpacked before, or packed afterwards. A single
+        Integers of 4 bits are bytes there: unpacked before, or packed afterwards. A single
         conversion that does everything needs no bytes.
         """
         return dtype if in_place and self.config.is_direct else as_bytes(dtype)
@@ -238,7 +238,7 @@ class _StepWriter:
                     values = [table for table, _ in gathered]
                     self.offsets[k], self.outer_strides[k] = 0, gathered[0][1]
                 if rows.shift:
-                    # vectors may load the operand after that of their last group
+                    # vectors may also load the operand that follows that of their last group
                     values = [np.append(table, table[-1]) for table in values]
             operand = values[0], k
         rows = rows or rows_in_place(self.nodes, strides)
@@ -286,10 +286,11 @@ class _StepWriter:
     def _prefetched_lines(self) -> list[int]:
         """Return where lines start that the next stage prefetches, in bytes from a tile in src.
 
-        The first stage of a tile prefetches the one that follows, unless the data fit into the
-        thread's share of the caches. The model: a core waits for few lines at once, and its
+        The first stage of a tile prefetches the tile that follows, unless the data fit into the
+        thread's share of the caches. The model: a core can wait for few lines at once, and its
         prefetchers follow few rows. They start to follow rows that are read or prefetched one after
-        the other, and both lose time; so one line of each row is prefetched, then the next of each.
+        another, and either costs time; so one line of each row is prefetched, then the next line of
+        each.
         """
         has_stage = any(isinstance(step.interpreter, StageTypes) for step in self.steps)
         if not self.config.streams_rows or has_stage:
@@ -303,14 +304,15 @@ class _StepWriter:
             return []
         starts = [start * bits // BYTE_BITS for start in starts]
         count = -(-rows.columns * bits // LINE_BITS)
-        # the last byte of each: where a row starts within a line, the tile before read that line
+        # the last byte of each line: if a row starts within a line, the tile before has read that
+        # line
         lines = [start + LINE_NBYTES * (k + 1) - 1 for k in range(count) for start in starts]
         # the stage takes one for each line that the elements of the tile fill
         size = -(-prod(node.valid for node in nodes) * bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
 
     def _streams(self, dst: _Buffer, rows: Rows) -> bool:
-        """Whether rows are written to dst by non-temporal stores; of groups, only beyond caches."""
+        """Whether non-temporal stores write rows to dst; rows of groups only beyond the caches."""
         if dst.base is not Base.DST or dst.is_packed:
             return False
         nbits = rows.columns * dst.bits

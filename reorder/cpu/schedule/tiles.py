@@ -2,8 +2,8 @@
 
 A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
 lines are read and written. It is converted in the order of one side. On the other side it is moved
-by the kernels for elements of one width; that is the side of the narrower elements, which cost less
-to move, unless dst exceeds the caches and the rows written to it matter more.
+by the kernels for elements of one width. That is the side of the narrower elements, which cost less
+to move, unless dst exceeds the caches, where the rows written to it matter more.
 
 The size of a tile is how many steps of each node it takes. A tile is one run of dst if it has whole
 lines of src then. Otherwise each side gets a chain of nodes that is contiguous there, and the
@@ -52,9 +52,9 @@ def cut_into_tiles(
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
-    `in_place` one stage computes dst from src, so only elements that are moved need scratch. If dst
-    starts `place` elements into a cache line, tiles start lines where they can. With `streams` src
-    and dst exceed the caches.
+    `in_place`, one stage computes dst from src, so only elements that are moved need scratch. If
+    dst starts `place` elements into a cache line, tiles start at lines where they can. With
+    `streams`, src and dst exceed the caches.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -85,7 +85,7 @@ def cut_into_tiles(
     return _tiles_of(box, counts, heads, order)
 
 
-# The cost of rows shorter than so many lines.
+# The cost of rows shorter than this many lines.
 _ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
 
 
@@ -94,11 +94,11 @@ def _cost_of_rows(
 ) -> float:
     """Return the cost of writing the rows of a tile to a dst that exceeds the caches.
 
-    To move the elements costs 1. `start` is where dst starts in its cache line, None for anywhere;
+    Moving the elements costs 1. `start` is where dst starts in its cache line, None for anywhere;
     `sides` are the strides of the tile's nodes in src, dst and the operands. The model: whole
     lines, which non-temporal stores write, cost nothing. Parts of lines, at both ends of rows that
-    do not start lines, cost much: rows that start lines may be 16 times shorter, unless they are
-    short because operands change.
+    do not start at lines, cost much: rows that start at lines may be 16 times shorter, unless they
+    are short because operands change.
     """
     line = LINE_BITS // width
     src, dst, *operands = sides
@@ -114,7 +114,8 @@ def _cost_of_rows(
 def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int, int]:
     """Return the steps before the first line of a node that is cut into whole lines of dst.
 
-    A line has `line` elements. There are no such steps unless all rows start alike.
+    A line has `line` elements. There are no such steps unless all rows start at the same place in
+    their lines.
     """
     heads = {}
     for k, node in enumerate(box.nodes):
@@ -152,8 +153,8 @@ def _tiles_of(
 def _parts_of(node: Node, count: int, head: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
     """Yield where equal tiles of the data of a node start, the loop over them and the loop inside.
 
-    With a count of 0 the node only loops over tiles. With `pads` tiles have padding, as far as it
-    fills the last one.
+    With a count of 0, the node only loops over tiles. With `pads`, tiles have padding, up to the
+    end of the last one.
     """
     if head:
         yield 0, Node(1, 1, node.strides), Node(head, head, node.strides)
@@ -169,7 +170,7 @@ def _parts_of(node: Node, count: int, head: int, *, pads: bool) -> Iterator[tupl
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
 _SIDE = 64
-# Least contiguous elements of a side that is converted in place: the narrowest vector.
+# The fewest contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.
@@ -198,7 +199,8 @@ def _tile_counts(
         return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
 
     while count_elements(counts) > limit:
-        # whole runs of the common node, not parts of more runs: accesses stay closer together
+        # whole runs of the common node, instead of parts of more runs: accesses stay closer
+        # together
         k = max(counts, key=lambda k: (counts[k] > 1 and k != common, counts[k]))
         counts[k] = -(-counts[k] // 2)
     for k in sorted(counts, key=lambda k: (nodes[k].extent % counts[k] == 0, -k)):
@@ -260,9 +262,9 @@ def _order_by_cost(
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`. To move an element costs its bits, and to write rows of
-    dst costs `cost_of_rows` of that, if that is given: elements may be moved out of src to make
-    these rows longer.
+    `counts` are those of `_tile_counts`. Moving an element costs its bits, and writing rows of dst
+    costs `cost_of_rows` times that, if it is given: elements may be moved out of src to make these
+    rows longer.
     """
     orders = []
     for side in (DST, SRC):
