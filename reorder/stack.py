@@ -120,8 +120,8 @@ def _wait(thread: threading.Thread, done: threading.Lock) -> None:
             is_over = True
         except BaseException as error:  # noqa: BLE001 - raised below
             raised.append(error)
-    for error in raised[-1:]:
-        raise error
+    if raised:
+        raise raised[-1]
 
 
 @contextmanager
