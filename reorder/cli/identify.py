@@ -28,7 +28,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
             raise MemdescError(
                 "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
             )
-        return _answer_for_set(options, Operand(options.like).tensors())
+        return _answer_for_set(options)
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
@@ -43,8 +43,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     return facts, int(len(found.candidates) != 1)
 
 
-def _answer_for_set(options: Options, plain: dict[str, Memory]) -> tuple[Facts, int]:
-    tensors = Operand(options.dump).tensors()
+def _answer_for_set(options: Options) -> tuple[Facts, int]:
+    tensors, plain = (Operand(path).loaded() for path in (options.dump, options.like))
     common = [name for name in tensors if name in plain]
     if not common:
         raise MemdescError(f"{options.dump!r} and {options.like!r} have no tensor of the same name")

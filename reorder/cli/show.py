@@ -37,11 +37,14 @@ def _answer(options: Options) -> tuple[Facts, int]:
     indices = [*options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
     for pixel in options.pixel:
+        given = f"--pixel {','.join(map(str, pixel))}"
         if not isinstance(layout, ImageDesc):
             raise MemdescError(
-                f"--pixel {','.join(map(str, pixel))} asks for a pixel of an image, but "
-                f"{layout!r} is a buffer; use --byte"
+                f"{given} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
             )
+        sides = "xy" if layout.kind == "2d" else "xyz"
+        if len(pixel) != len(sides):
+            raise MemdescError(f"{given} must be {','.join(sides)} of {layout!r}")
         indices += [layout.index(*pixel, lane) for lane in range(layout.channels)]
     facts = layout_facts(layout)
     if options.banks:

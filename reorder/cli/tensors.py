@@ -155,6 +155,14 @@ class Operand:
         with about(repr(self.file)):
             return memory_of(entry, dtype)
 
+    def loaded(self) -> dict[str, Memory | NDArray[Any]]:
+        """Return the tensors, or the one that is named, each as `load` does."""
+        stored = self.stored
+        return {
+            name: memory if stored[name].is_described else memory.numpy()
+            for name, memory in self.tensors().items()
+        }
+
     def load(self, dtype: str | None = None) -> Memory | NDArray[Any]:
         """Return the tensor as a descriptor in the file says, or an array where it has none."""
         memory = self.memory(dtype)

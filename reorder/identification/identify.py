@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, reduce
 from hashlib import blake2b
 from itertools import permutations
 from math import prod
@@ -601,8 +601,8 @@ def _is_padding_zero(data: NDArray[np.uint8], desc: MemoryDesc) -> bool:
 class _Known(NamedTuple):
     """Descriptors that put every element at the same offset.
 
-    Dim k of `descs` is dim ``order[k]`` of the caller; those with fewest blocks come first. `key`
-    identifies the offsets in terms of the caller's dims.
+    Dim k of `descs` is dim ``order[k]`` of the caller; those without fused dims come first, then
+    those with fewest blocks. `key` identifies the offsets in terms of the caller's dims.
     """
 
     order: tuple[int, ...]
@@ -647,7 +647,7 @@ def _known_layouts(
         if desc.nbytes == nbytes:
             found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
     for descs in found.values():
-        descs.sort(key=lambda desc: len(desc.layout.blocks))
+        descs.sort(key=lambda desc: (-len(desc.layout.axes), len(desc.layout.blocks)))
     return [_Known(order, descs, key) for key, descs in found.items()], sizes
 
 
@@ -665,8 +665,7 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     for name in known_images():
         with suppress(MemdescError):  # a name for other dims
             tag = resolve_image(name.text, dims).tag
-            # one of a fused index puts elements where row-major does, and pads only the end
-            if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):
+            if tag.ndims == len(dims):
                 found[tag] = None
     return tuple(found)
 
@@ -693,7 +692,24 @@ def _swizzled_tiles(dims: tuple[int, ...], dtype: DataType) -> Iterator[MemoryDe
 def _key(desc: MemoryDesc) -> tuple[object, ...]:
     """Return a value that descriptors of the same dims and dtype share if all offsets are equal."""
     layout = desc.layout
-    tables = [layout.offsets()] if layout.xor else layout.tables()
-    offsets = b"".join(table.tobytes() for table in tables)
-    axes = tuple(axis.dims for axis in layout.axes)
-    return (desc.dtype.name, desc.nbytes, axes, blake2b(offsets, digest_size=16).digest())
+    if layout.xor:
+        tables = {tuple(range(layout.ndims)): layout.offsets()}
+    else:
+        tables = {}
+        for axis, offsets in zip(layout.axes, layout.tables(), strict=True):
+            tables |= _along_dims(axis.dims, offsets.reshape([layout.dims[k] for k in axis.dims]))
+    parts = sorted(tables)
+    offsets = b"".join(tables[part].tobytes() for part in parts)
+    return (desc.dtype.name, desc.nbytes, *parts, blake2b(offsets, digest_size=16).digest())
+
+
+def _along_dims(
+    dims: tuple[int, ...], offsets: NDArray[np.int64]
+) -> dict[tuple[int, ...], NDArray[np.int64]]:
+    """Return the offsets along each dim; those of a fused index, unless they are a sum of these."""
+    along = [
+        np.moveaxis(offsets, k, 0).reshape(size, -1)[:, 0] for k, size in enumerate(offsets.shape)
+    ]
+    if np.array_equal(reduce(np.add.outer, along), offsets):
+        return {(dim,): each for dim, each in zip(dims, along, strict=True)}
+    return {dims: offsets}

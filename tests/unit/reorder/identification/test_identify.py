@@ -42,6 +42,7 @@ def _names() -> dict[str, Any]:
         "q": codes,
         "large": rng.integers(0, 16, (512, 512), np.uint8),
         "image": floats(1, 6, 5, 4),
+        "fused": rng.integers(1, 99, (16, 4, 6), np.uint8),
         "z": rng.integers(0, 120, (2, 17, 5, 4)).astype(np.float32),
         "swapped": packed >> 4 | packed << 4,
         # integers that f64 does not hold
