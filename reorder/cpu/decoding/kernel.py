@@ -101,7 +101,7 @@ _F32 = ir.FloatType()
 # Words of a field that are loaded as one vector, some of which are picked; a wider span is loaded
 # word by word.
 _MAX_SPAN = 64
-# Up to so many parts, joining those of one code takes less time than of a vector of codes.
+# Up to this many parts, joining the parts of one code is faster than those of a vector of codes.
 _MAX_SCALAR_PARTS = 4
 # How many numbers of a codebook can be loaded as one integer.
 _LOADS = (2, 4, 8)
@@ -277,7 +277,7 @@ class _Numbers:
         if is_short and has_masks():
             entries = ir.Constant(values, table.tolist())
             return codec.call("llvm.x86.avx512.permvar.sf.512", values, entries, codes)
-        # bytes hold these, but no -0.0
+        # bytes hold these numbers, but not -0.0
         is_whole = all(
             value.is_integer() and abs(value) <= 127 and (value or not np.signbit(value))  # noqa: PLR2004 - a byte
             for value in table

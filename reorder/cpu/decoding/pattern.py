@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Elements of one vector: a 512-bit register of f32.
 MAX_LANES = 16
-# Sizes of blocks in the order in which they are tried: less than 64 elements leave loops short,
+# Block sizes in the order in which they are tried: fewer than 64 elements leave loops short, and
 # more than 256 make much code.
 _BLOCKS = (64, 128, 256, 32, 16, 8, 4, 2, 1)
 # Kinds whose numbers f32 does not hold.
@@ -44,7 +44,7 @@ class FieldPattern(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """All that the code of a kernel depends on, besides the type that it writes."""
+    """Everything that the code of a kernel depends on besides the type that it writes."""
 
     block: int
     fields: tuple[FieldPattern, ...]
@@ -138,7 +138,7 @@ def place_pattern(desc: RecordDesc) -> PlacedPattern | None:
     ]
     if not found:
         return None
-    # the block with the longest segments; of equals, the first
+    # the block with the longest segments; if several are equal, the first
     return _placed(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
 
 

@@ -97,7 +97,7 @@ class Number:
         return Number(self.builder, self.operand(other))
 
     def get_reference(self) -> str:
-        """Return its name in instructions; with this and `type` llvmlite accepts it as a value."""
+        """Return its name in instructions; with this and `type`, llvmlite accepts it as a value."""
         name: str = self.raw.get_reference()
         return name
 
@@ -143,7 +143,7 @@ class Number:
 
 
 def mark_non_temporal(builder: Builder, store: Any) -> None:
-    """Make a store one that does not allocate a cache line."""
+    """Make a store non-temporal, so that it does not allocate a cache line."""
     node = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
     store.set_metadata("nontemporal", node)
 
@@ -278,7 +278,7 @@ def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
 
 
 def _no_transformations(module: Value) -> Value:
-    """Return the metadata that keeps LLVM from doubling code: loops that profit use vectors."""
+    """Return metadata that keeps LLVM from duplicating code; loops that profit use vectors."""
     name = "memdesc.loop"
     if name not in module.namedmetadata:
         options = [module.add_metadata(["llvm.loop.unroll.disable"])]
@@ -295,8 +295,8 @@ def _no_transformations(module: Value) -> Value:
 def kept(value: Value) -> Number:
     """Return a copy of a number, made here: it can be in a register where the number has none.
 
-    LLVM gives a number a single place while it spills around many branches, on the stack perhaps,
-    though a loop behind them uses it in each step.
+    When LLVM spills around many branches, it gives a number a single place, perhaps on the stack,
+    although a loop behind the branches uses it in each step.
     """
     kind = ir.FunctionType(value.type, [value.type])
     copy = value.builder.asm(kind, "", "=r,0", [value.raw], side_effect=False)

@@ -1,7 +1,7 @@
 """Compile LLVM's text of a kernel to an object file. Imported when a kernel has no file yet.
 
 LLVM holds a lock during every call, and a fork waits for it. That lock is not part of llvmlite's
-public API, which has callbacks that tell when it is held, but no way to hold it.
+public API, which has callbacks that report when it is held, but no way to hold it.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ except AttributeError as error:
 
 # How much LLVM optimises, and how much effort it spends on generating code. Interpreters that only
 # move elements are as fast with four passes and quick code generation, which take two fifths of the
-# time. Without any passes they run at 0.6 of their speed. Other kernels need all passes: with these
-# four, conversions of bf16 to f32 run at 0.86 of their speed.
+# time; without any passes they run at 0.6 times that speed. Other kernels need all passes: with
+# only these four, conversions of bf16 to f32 run at 0.86 times their speed.
 _MOVES, _FULL = 1, 3
 
 
@@ -51,7 +51,7 @@ def _target_machine(level: int) -> Any:
 
 
 def load_object(compiled: bytes, symbol: str) -> int:
-    """Load an object file for the rest of the process; returns the address of a function in it."""
+    """Load an object file for the rest of the process; return the address of a function in it."""
     engine = _engine()
     engine.add_object_file(binding.ObjectFileRef.from_data(compiled))
     engine.finalize_object()

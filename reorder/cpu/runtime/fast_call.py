@@ -6,8 +6,8 @@ another thread may assign `a.shape`, which frees the dims, and releases it to ru
 that fail the check go to the slow path, which accepts more kinds of buffers, and raises errors.
 Tensors whose class exports them by a C function (DLPack 1.3, DLPackExchangeAPI) are read likewise.
 
-Each builtin is the same compiled function with a table of its own, which Python passes as `self`.
-What the function needs of Python is in the table too, so its machine code refers to no symbol.
+Every builtin is the same compiled function with its own table, which Python passes as `self`. What
+the function needs from Python is in the table too, so its machine code refers to no symbols.
 """
 
 import ctypes
@@ -90,8 +90,8 @@ class _LegalDtype(NamedTuple):
 class _CallCheck(NamedTuple):
     """The job, requirements on both arrays, and what a call needs of Python's C API."""
 
-    # address of a table with the address of the job for each place of dst in its cache line. With
-    # 0 the call does nothing, and the slow path may prepare the job of that place
+    # address of a table with the address of the job for each place of dst in its cache line. If
+    # that is 0, the call does nothing, and the slow path may prepare the job of that place
     jobs: int
     # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
     # PyEval_RestoreThread, Py_IncRef and PyErr_Clear
@@ -117,7 +117,8 @@ _DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
 _SRC_AT = nbytes_of(_CallCheck)
 _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 _VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
-# Fewer bytes of src and dst are moved in less time than other threads need to take the GIL.
+# Fewer bytes of src and dst than this are moved in less time than other threads need to take the
+# GIL.
 _MIN_RELEASED = 16 << 10
 # flags of arrays that can be written, NPY_ARRAY_WRITEABLE of numpy's C API; and of tensors that
 # cannot, or are copies
@@ -135,8 +136,8 @@ def make_fast_call(
     """Return the builtin function of src and dst that runs the job of a table of jobs.
 
     Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
-    if an object is not such an array, if they may overlap, or if workers must be started. The table
-    must outlive it. None if the layout of array objects is unknown.
+    if an object is not such an array, if the two may overlap, or if workers must be started. The
+    table must outlive it. Returns None if the layout of array objects is unknown.
     """
     method = fast_call()
     if method is None:
@@ -203,10 +204,11 @@ _FASTCALL = 0x80  # METH_FASTCALL: the arguments are an array and their number
 # The one method, kept until the process ends: builtin functions have its address.
 _methods: dict[str, _Method] = {}
 _NAME = "fast call"
-# So many repeated calls of a process go without before it compiles the function, if that is not on
-# disk. Each takes some 15 us longer and compiling takes about a second: a process that calls less
-# often never waits for it, and loses 15 ms at most. One alone must make 60,000 more calls to regain
-# that second, but the code is kept, and all later processes have it from their second call on.
+# A process makes this many repeated calls without the function before it compiles it, if it is not
+# on disk. Each takes some 15 us longer, and compiling takes about a second: a process that calls
+# less often never waits for the compiler, and loses 15 ms at most. One process must make 60,000
+# more calls to regain that second, but the code is kept, and all later processes have it from their
+# second call on.
 MIN_REPEATED = 1000
 
 
@@ -221,7 +223,7 @@ def count_repeated_call() -> None:
 
 
 def is_fast_call_due() -> bool:
-    """Whether repeated calls get a fast call: it needs no compiler, or enough went without."""
+    """Whether repeated calls get a fast call: it needs no compiler, or many went without."""
     return bool(_methods) or _Waiting.calls >= MIN_REPEATED or _is_on_disk()
 
 
@@ -237,7 +239,7 @@ def fast_call() -> _Method | None:
         if not (has_gil and _is_known_layout()):
             return None
         method = _Method(b"reorder", kernel_at(kernel_of(_call, _NAME)), _FASTCALL, None)
-        # of the threads that come here at the same time, one sets it
+        # if several threads come here at the same time, one of them sets it
         _methods.setdefault(_NAME, method)
     return _methods[_NAME]
 

@@ -2,8 +2,8 @@
 
 This module is imported when such a function has no file yet; nothing else imports numba. Numba
 turns the function into LLVM's text, and all else is as for other kernels. What a function calls
-becomes part of it: other functions of ours, and intrinsics, all by the types that their signatures
-say.
+becomes part of it: other functions of ours, and intrinsics, with the types that their signatures
+declare.
 
 Numba's own tables list what it can compile, and filling them takes as long as importing numba. So
 these functions have contexts of their own, with the tables of integers, ranges and tuples.
@@ -39,7 +39,7 @@ try:
     from numba.core.typing.context import BaseContext as BaseTypingContext
     from numba.core.typing.context import Context as TypingContext
 
-    # What is called, set or overridden. A method that overrides nothing would never be called
+    # What is called, set or overridden here. A method that overrides nothing would never be called
     _MEMBERS: dict[type, tuple[str, ...]] = {
         AOTCPUCodegen: ("_library_class",),
         AOTCodeLibrary: (
@@ -83,7 +83,7 @@ def text_of(function: Callable[..., int | None]) -> tuple[str, str]:
 
 
 class _Library(AOTCodeLibrary):  # type: ignore[misc] # numba ships no types
-    """LLVM's text as numba writes it: all passes come later."""
+    """LLVM's text as numba writes it; all passes come later."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         pass

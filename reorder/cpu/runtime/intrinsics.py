@@ -1,4 +1,4 @@
-"""What compiled functions can do with memory and with C: these have no code in Python.
+"""What compiled functions can do with memory and with C: functions without code in Python.
 
 Operations on memory take an address and the index of an int64 from there. `kernels/intrinsics.py`
 emits all functions of this module.
@@ -47,7 +47,7 @@ def stack_address() -> int:
 def call_c(address: int, values: tuple[int, ...]) -> int:
     """Call the C function at an address with integers or addresses.
 
-    A function with fewer parameters ignores the rest. If it returns a C int, that is the low half
+    A function with fewer parameters ignores the rest. If it returns a C int, this is the low half
     of the result; if it returns nothing, the result has no meaning.
     """
     raise NotImplementedError

@@ -60,12 +60,12 @@ def kernel_at(kernel: Kernel) -> int:
         with importing_own:
             on_enough_stack(lambda: _make(kernel))
     if kernel.name not in _addresses:
-        # the handler of a signal has interrupted an import, which another thread would wait for
+        # a signal handler has interrupted an import, for which another thread would wait
         is_inside = importing_own._is_owned()  # type: ignore[attr-defined] # noqa: SLF001 - as threading.Condition asks
         # compiling imports modules, also in the compilers
         with importing():
             made = uninterrupted(lambda: _make(kernel, with_llvm=True), here=is_inside)
-        # on this thread, without the lock: a handler of logging may need both
+        # on this thread, without the lock: a logging handler may need both
         if made is not None:
             _tell(kernel.name, *made)
     return _addresses[kernel.name]
@@ -104,7 +104,7 @@ def c_function(function: Callable[[int, int, int], int | None], name: str) -> An
 def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None] | None:
     """Load a kernel or, with LLVM, compile it; do nothing if that is needed and not allowed.
 
-    Returns, of one that was compiled, the seconds, and the folder that keeps it, if any.
+    For a kernel that was compiled, returns the seconds and the folder that keeps it, if any.
     """
     name = kernel.name
     if name in _addresses:
@@ -129,7 +129,7 @@ def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None
 
 
 def _tell(name: str, seconds: float, folder: str | None) -> None:
-    """Log that a kernel was compiled, and tell who waits at a terminal why, once in a process."""
+    """Log that a kernel was compiled; once in a process, tell whoever waits at a terminal why."""
     import logging  # slow to load, like all that compiles
 
     why = f"{folder} had no code for it" if folder else "no folder for it is writable"
@@ -165,9 +165,9 @@ def _files(root: str, place: str) -> Iterator[tuple[str, os.stat_result]]:
 
 @cache
 def digest(root: str = _ROOT) -> str:
-    """Return a hash of these sources, kept for the sizes and times of the files.
+    """Return a hash of these sources, kept as long as the sizes and times of the files stay the same.
 
-    The time of a change of a file's status is one of them: no installer can set it.
+    One of these times is that of the last status change, which no installer can set.
     """
     files = dict(source_files(root))
     facts = (

@@ -2,8 +2,8 @@
 
 On x86 Linux, code refers to its constants by their distance. Once these distances are written into
 an object file (ELF), all of it is an image that runs at any address: no process needs a linker, or
-LLVM, to load it. LLVM loads other objects: those of other systems, those that call functions of the
-system, and those with variables.
+LLVM, to load it. LLVM loads all other objects: those of other systems, those that call system
+functions, and those with variables.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _READ_WRITE, _READ_EXECUTE = 3, 5
 
 
 def linked(compiled: bytes, symbol: str) -> bytes:
-    """Return what `load` takes: where an image starts, or the symbol; a zero byte; the bytes."""
+    """Return what `load` takes: an image's start, or the symbol; a zero byte; then the bytes."""
     image = bytearray(compiled)
     start = _link(image, symbol.encode()) if RUNS_IMAGES else None
     if start is None:
@@ -92,7 +92,7 @@ def load(content: bytes) -> int:
 
 
 def _placed(image: bytes) -> int:
-    """Return the address of a copy of an image that can be executed, and no longer written."""
+    """Return the address of a copy of an image that can be executed but no longer written."""
     pages = mmap.mmap(-1, len(image), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _READ_WRITE)
     pages[:] = image
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
@@ -101,6 +101,6 @@ def _placed(image: bytes) -> int:
         raise MemdescError(
             "this system forbids running code that a process compiled, so nothing can be reordered"
         )
-    # never freed, also when Python ends and clears all modules: threads may run it
+    # never freed, even when Python ends and clears all modules: threads may run it
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
     return address

@@ -5,11 +5,11 @@ Then it sleeps, also in compiled code, since waking must not wait for the GIL. T
 too, and waits only for workers that have entered the job: a worker that wakes late, or has lost
 its core, finds no chunk left.
 
-Users may ask for parallel regions of an OpenMP runtime by `MEMDESC_OPENMP=1`. After a region of
-another library its threads spin for some milliseconds, on all cores. Meanwhile a job on threads of
-ours has to share the cores with them, and a job on theirs starts at once. Once they sleep, they
-take longer to wake than ours. Only functions that OpenMP and the GNU runtime publish are called;
-Intel's and LLVM's have them too.
+With `MEMDESC_OPENMP=1`, users ask for parallel regions of an OpenMP runtime. After a parallel
+region of another library, the runtime's threads spin for some milliseconds on all cores. Meanwhile
+a job on our threads has to share the cores with them, while a job on theirs starts at once. Once
+they sleep, they take longer to wake than ours. Only functions that OpenMP and the GNU runtime
+document are called; Intel's and LLVM's runtimes have them too.
 """
 
 import ctypes
@@ -44,8 +44,8 @@ _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # code of the pool takes tens of milliseconds, and half a second where it must be compiled.
 _MAX_ALONE = 8
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
-# The files of OpenMP runtimes among those that a process has mapped, and the functions of which the
-# words of the pool have the addresses.
+# How files of OpenMP runtimes are named among those that a process has mapped, and the functions
+# whose addresses are in the words of the pool.
 _RUNTIME = r"/\S*/lib(?:gomp|iomp5|omp)\b[^/\s]*\.so[^/\s]*$"
 _OPENMP = (
     (POOL.number_at, "omp_get_thread_num"),
@@ -158,7 +158,7 @@ def _start_workers(workers: int, starting: Any) -> None:
             arguments = ADDRESS, thread, words[POOL.spins]
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:
-                return  # a signal handler forked, and this is the child: the thread is not here
+                return  # a signal handler forked, and this is the child, which does not have the thread
             publish(ADDRESS, POOL.started, thread)
 
 

@@ -4,11 +4,11 @@ A job is an interpreter, what it reads, and how threads share its steps. The mem
 int64: `PoolFields`, then `ThreadFields` for the caller, which is thread 0, and for each worker.
 Fields that different threads write often are in separate cache lines.
 
-The comments of the fields say what orders writes and reads, in the words of C11. `state` publishes
-a job: the caller writes the fields of the job, then stores `state` (release); a worker loads it
+The comments of the fields say what orders writes and reads, in C11's terms. `state` publishes a
+job: the caller writes the fields of the job, then stores `state` (release); a worker loads it
 (acquire), and enters by an exchange of its own `turn`. The caller ends the job by an exchange of
-the `turn` of each worker that has not entered, so what a worker reads after it has entered belongs
-to this job. `turn` publishes the results: a worker stores it after its last write, and the caller
+the `turn` of each worker that has not entered, so whatever a worker reads after entering belongs to
+this job. `turn` publishes the results: a worker stores it after its last write, and the caller
 loads it (acquire). A caller that takes `busy` sees what the caller before it had written.
 tests/unit/reorder/cpu/runtime/test_memory_order.py runs the functions of worker.py in every order
 that this allows.
@@ -134,7 +134,7 @@ def _allocate_block() -> int:
 def write_functions(words: Any) -> None:
     """Write the addresses of the functions that workers call to the words of a block."""
     python = ctypes.pythonapi
-    # a system that cannot yield a core gets a function that does nothing: its threads sleep sooner
+    # a system that cannot yield a core gets a function that does nothing; its threads sleep sooner
     words[POOL.yield_at] = function_at(system_function("sched_yield") or python.Py_IsInitialized)
     words[POOL.sleep_at] = function_at(python.PyThread_acquire_lock_timed)
     words[POOL.never_free] = taken_lock()
@@ -171,7 +171,7 @@ def _store(block: int, field: int, value: int) -> None:
 ADDRESS = _allocate_block()
 write_functions(pool_words())
 
-# A call of src and dst: it returns None when it has run the job, and False when it did nothing.
+# A call with src and dst: it returns None if it has run the job, and False if it did nothing.
 FastCall = Callable[[Any, Any], object]
 
 

@@ -6,7 +6,7 @@ whose point is a `Placement`, so the interpreter of tiles calls steps of any kin
 
 Tiles are in scratch: slots for those of one thread, in a block that all threads share. They are not
 on the stack, because a caller's thread may have only 64 KiB of it. A call of the interpreter of
-tiles takes a free scratch of the block, and frees it at its end.
+tiles takes a free scratch from the block, and frees it at the end.
 """
 
 from typing import Any

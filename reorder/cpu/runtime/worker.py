@@ -5,9 +5,9 @@ job for the workers that have not entered by another exchange of that word, so a
 later cannot enter. The chunks of a job are divided into a group for each thread. A thread starts
 with the group of its number, since its caches may hold that data from the previous call, and goes
 on with the other groups. Where each group has one chunk, it goes on only if a thread is late: a
-worker that had to be woken, or has not entered when the caller is done. The reason is that 16
-threads that read the words of all others take as long as the rest of a small job. For the same
-reason there is no word that all threads write.
+worker that had to be woken, or has not entered when the caller is done. If each of 16 threads read
+the words of all others, that would take as long as the rest of a small job. For the same reason
+there is no word that all threads write.
 """
 
 from reorder.cpu.runtime.intrinsics import (
@@ -172,7 +172,7 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         store_shared(pool, POOL.state, number * JOB_UNIT)
         # a region may have fewer threads
         store_shared(pool, POOL.late, number)
-        # 0: as many threads as the caller's regions have; another number would end threads
+        # 0: as many threads as the caller's regions have; another number would end some of them
         call_c(region, (load_int(pool, POOL.enter_at), pool, 0, 0))
     else:
         store_shared(pool, POOL.state, number * JOB_UNIT + workers)
