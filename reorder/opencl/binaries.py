@@ -4,7 +4,8 @@ Each binary has a file in the user's cache folder, named by a key that covers th
 the runtime says about itself. A file is the sha256 of that name and the binary, then the binary as
 the runtime returned it: some runtimes crash on a damaged binary. A file that is damaged, unreadable
 or refused by the runtime counts as missing: the program is built, and replaces it. Each process
-writes whole files. The least recently used ones are removed when all together exceed `cache_limit`.
+writes whole files. The least recently used files are removed when all of them together exceed
+`cache_limit`.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ def build(
     _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
     if file is None:
         return program
-    # on a full disk, without permission, or if there is a folder of that name, it is not kept
+    # it is not kept if the disk is full, permission is missing, or there is a folder of that name
     with suppress(OSError, MemdescError, cl.Error):
         info: Any = program
-        # PoCL lists the whole device for a part of it
+        # for a sub-device, PoCL lists the whole device
         binaries = [binary for binary in info.binaries if binary]
         if len(binaries) == 1:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +83,8 @@ def build(
 
 
 def _built(program: Any, device: cl.Device, options: Sequence[str]) -> cl.Program:
-    # pyopencl's own cache has no digests, and waits a minute where a process died that held it
+    # pyopencl's own cache has no digests, and waits a minute if a process died while it held the
+    # lock
     built: cl.Program = program.build(list(options), devices=[device], cache_dir=False)
     return built
 
@@ -115,7 +117,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _make_room(folder: Path, limit: int) -> None:
-    """Remove the programs that were used least recently, until the others keep the limit."""
+    """Remove the programs that were used least recently, until the rest is within the limit."""
     files = []
     for file in folder.iterdir():
         # another process may remove it, now and below
@@ -137,7 +139,7 @@ def _digest(file: Path, binary: bytes) -> bytes:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder, which may not exist yet; None if nothing is to be kept."""
+    """Return the folder, which may not exist yet; None if nothing should be kept."""
     named = os.environ.get(CACHE_FOLDER)
     if named is None:
         users = user_cache_folder()

@@ -70,7 +70,7 @@ class DeviceMemory(Indexed):
     data: Any
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
-    # the last one that is known to be of the queue's context
+    # the last event that is known to belong to the queue's context
     known_event: cl.Event | None = field(default=None, init=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -163,7 +163,7 @@ class DeviceMemory(Indexed):
 
 
 def as_device_memory(x: Any) -> DeviceMemory:
-    """Return a DeviceMemory, or one of an Array, whose layout is known too."""
+    """Return a DeviceMemory, or one made of an Array, whose layout is known too."""
     if isinstance(x, cl.array.Array):
         queue: Any = x.queue
         return DeviceMemory(queue, x, array_desc(x, "x"))
@@ -192,6 +192,6 @@ def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
 def record_event(memory: Any, event: cl.Event) -> None:
     """Let an Array carry the event of its last write, which waited for all earlier ones."""
     if isinstance(memory, cl.array.Array):
-        # with twelve events, `add_event` would wait here for the first ones
+        # once there are twelve events, `add_event` would wait here for the first ones
         memory.events.clear()
         memory.add_event(event)

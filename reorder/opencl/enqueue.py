@@ -2,12 +2,11 @@
 
 Device memory that callers pass is used in place; host memory is copied to the device.
 
-Calls that were made before take one look-up, then one launch, as those of `reorder.calls` on the
-CPU. A call says its named arguments and, of each memory, what kernels depend on. The long way
-checks everything, raises all errors, and leaves what it has found; a call that fits nothing goes
-the long way. What a runtime says about a Buffer or an Image never changes, so the object carries
-it. Objects in a key stand for themselves, by `id`: what is found keeps descriptors and attributes
-alive, but no memory.
+A repeated call takes one look-up, then one launch, as in `reorder.calls` on the CPU. Its key is its
+named arguments and, for each memory, what kernels depend on. The long way checks everything, raises
+all errors, and leaves what it has found; a call that fits nothing goes the long way. What a runtime
+says about a Buffer or an Image never changes, so the object carries it. Objects in a key stand for
+themselves, by `id`: what is found keeps descriptors and attributes alive, but no memory.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ from reorder.opencl.runtimes import state
 from reorder.values.attr import Attr, check_beta
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
-# the memory that kernels get, its allocation, what a key has of it, the events it carries
+# the memory that kernels get, its allocation, its part of a key, and the events that it carries
 Side = tuple[Any, int, tuple[Any, ...], Sequence[cl.Event]]
 
-# tuples, since a union of types is made anew in each call
+# tuples, because a union of types would be made anew in each call
 _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
@@ -340,7 +339,7 @@ def reorder_on_device(  # noqa: PLR0913 - the arguments of `reorder.reorder`
     return made
 
 
-# the most calls that a queue knows; then it forgets all
+# the most calls that a queue knows; then it forgets all of them
 _MAX_CALLS = 512
 # Host arrays of at most this many bytes become buffers with their content, without a queue: a
 # reorder of 16 KiB takes 45 us instead of 255 on a CPU; on an H200, 512 MB take 7 times as long.
@@ -408,7 +407,7 @@ def _note_call(
 
 
 def _facts_of(memory: Any) -> _Facts:
-    """Ask what never changes; parts of buffers and memory of the host are always checked."""
+    """Ask what never changes; parts of buffers, and host memory, are always checked."""
     flags, nbytes = memory.flags, memory.size
     if memory.associated_memobject is not None or flags & cl.mem_flags.USE_HOST_PTR:
         raise LookupError
@@ -422,7 +421,7 @@ def _facts_of(memory: Any) -> _Facts:
 
 
 def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return a Buffer or an Image that was not released; of a caller's, its size shows that."""
+    """Return a Buffer or an Image that was not released; the size of a caller's shows that."""
     # memory of this library that was released must not be queried
     is_ours = type(memory) in ALLOCATED
     if is_ours and memory.is_released:
@@ -437,7 +436,7 @@ def _plain(memory: Any, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as 
 
 
 def _array(array: cl.array.Array, queue: Any, held: _Queue) -> Side:
-    """Return the memory of an array; all else that it says may have changed."""
+    """Return the memory of an array; everything else that it says may have changed."""
     memory = array.base_data
     # an array without elements has no memory
     if memory is None or array.queue is not queue:
@@ -446,7 +445,7 @@ def _array(array: cl.array.Array, queue: Any, held: _Queue) -> Side:
     says = compared, array.dtype, array.offset, array.strides, array.shape
     event: Any
     for event in array.events:
-        # PoCL would wait for an event of another context for ever
+        # PoCL would wait forever for an event of another context
         if event.context.int_ptr != held.pointer:
             raise LookupError
     return data, allocation, says, array.events
@@ -568,7 +567,7 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
                 event = _enqueue(queue, kernel, *launch.sizes, None, waiting)
                 launch.idle.append((kernel, src_in, dst_in))
         except cl.Error:
-            # such as memory that was released, for which the checks have a message
+            # for example, memory was released, for which the checks have a message
             event = None
     if call is None or event is None:
         given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
@@ -726,6 +725,6 @@ def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:
         low, high = np.lib.array_utils.byte_bounds(x)
         if high - low > x.nbytes:
             if isinstance(desc, str | FormatTag):
-                check_axes(x, desc)  # which no longer sees it in the copy
+                check_axes(x, desc)  # the copy no longer shows their order
             return np.ascontiguousarray(x)
     return x

@@ -57,9 +57,9 @@ _copy: Any = cl.enqueue_copy
 class PreparedLaunch:
     """A launch with its program, its constant arguments, and kernels that are not in use.
 
-    No call waits for another one: if all kernels are in use, it gets a new one. Each that is `idle`
-    is with the allocations of src and dst that it has, which are 0 if they are not known. `sizes`
-    are the work items in total and per group. A kernel that `reads` takes src.
+    No call waits for another one: if all kernels are in use, it gets a new one. Each `idle` kernel
+    comes with the allocations of src and dst that are set in it, which are 0 if they are not known.
+    `sizes` are the work items in total and per group. A kernel that `reads` takes src.
     """
 
     __slots__ = ("_buffers", "_kernels", "_numbers", "_program", "idle", "reads", "sizes")
@@ -82,7 +82,8 @@ class PreparedLaunch:
         self.sizes = (launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)
         # raises where the program cannot make a kernel
         self.idle: list[tuple[cl.Kernel, int, int]] = [(self.new(), 0, 0)]
-        # by whether src and dst are SVM: kernels with buffers refuse SVM, then buffers, on an H200
+        # by whether src and dst are SVM: on an H200, kernels with buffers refuse SVM, and then
+        # buffers too
         self._kernels = {(False, False): self.idle}
 
     def new(self) -> cl.Kernel:
@@ -98,7 +99,7 @@ class PreparedLaunch:
     def enqueue(
         self, queue: cl.CommandQueue, memory: tuple[Any, Any], wait_for: Sequence[cl.Event] | None
     ) -> cl.Event:
-        """Enqueue the launch from one memory to another; the runtime may not take SVM."""
+        """Enqueue the launch from one memory to another; the runtime may refuse SVM."""
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
         idle = self._kernels.setdefault(shared, [])
         try:
@@ -125,9 +126,10 @@ class PreparedLaunch:
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _set_numbers: Callable[..., None] = getattr(cl.Kernel, "_set_arg_buf", cl.Kernel.set_arg)
-# makes a device that can round quotients of f32 correctly do so
+# makes a device round quotients of f32 correctly if it can
 _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
-# warning filters belong to the process; a finalizer may build a kernel while its thread builds one
+# warning filters belong to the process; a finalizer may build a kernel while its thread builds
+# another
 _building = RLock()
 
 

@@ -40,7 +40,7 @@ _INT32_NBYTES = 4
 # SVM. Its bytes are numbered by address. No memory object has this pointer.
 ON_HOST = 0
 _LISTS = (list, tuple)
-# the flag with which memory cannot be used so
+# the flag that rules out a use of memory
 _FORBIDDEN = {"read": "WRITE_ONLY", "write": "READ_ONLY"}
 
 
@@ -269,7 +269,7 @@ def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
 
 
 def array_type(of: np.dtype[Any], name: str) -> DataType:
-    """Return the data type of an array; refuse elements that memory of the type packs."""
+    """Return the data type of an array; refuse elements of a type that memory holds packed."""
     dtype = data_type(of)
     if dtype.is_packed:
         raise MemdescError(
@@ -295,7 +295,7 @@ def check_desc(desc: object, name: str) -> None:
 
 
 def check_queue(queue: Any) -> None:
-    """Refuse what is not a command queue, a queue whose context is gone, or any after a fork."""
+    """Refuse anything but a command queue, one whose context is gone, and any after a fork."""
     check_process()
     if not isinstance(queue, cl.CommandQueue):
         raise MemdescError(f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}")
@@ -323,7 +323,7 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
         try:
             own = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
         except cl.Error:
-            # it is gone, which Intel's events do not prevent
+            # its context is gone, which Intel's events do not prevent
             own = None
         if own != context:
             raise MemdescError(

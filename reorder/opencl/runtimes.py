@@ -1,11 +1,11 @@
-"""OpenCL's runtimes and devices: found, tried, and whether this process may use them.
+"""OpenCL's runtimes and devices: find them, try them, and tell whether this process may use them.
 
 An ICD file holds the name of a runtime's library. Intel's runtime on PyPI installs one with a path
 that does not exist; containers have NVIDIA's library without an ICD file.
 
 A forked child may not use OpenCL if its parent did: a runtime's threads do not exist there, and its
-locks may be held, so most calls would wait for ever. The parent may have used OpenCL without this
-library, but then a runtime is loaded.
+locks may be held, so most calls would wait forever. The parent may have used OpenCL without this
+library; a runtime is loaded in that case.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FOLDERS = (
 
 
 class Icd(NamedTuple):
-    """A runtime: its library if that exists, the file that names it, what is wrong with that."""
+    """A runtime: its library if that exists, the file that names it, and the file's defect."""
 
     library: str | None
     source: str
@@ -82,7 +82,7 @@ def find_icds(
 
 
 def libraries() -> list[str]:
-    """Return the libraries that the loader reads, by their names or paths, in order."""
+    """Return the libraries that the loader reads, by name or path, in order."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
         named = [icd.library for icd in find_icds()]
@@ -98,7 +98,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _exists(file: Path) -> bool:
-    """Whether a file exists; it does not where the system refuses to look."""
+    """Whether a file exists; False if the system refuses to look."""
     with suppress(OSError):
         return file.exists()
     return False
@@ -125,7 +125,7 @@ def _moved(file: Path, prefix: Path) -> Icd:
 
 
 class _State:
-    """Whether this process used OpenCL, and whether the one that was forked, or one before it."""
+    """Whether this process used OpenCL, and whether its parent, or an earlier one, had used it."""
 
     uses_opencl = is_parent_used = is_forbidden = False
 
@@ -145,7 +145,7 @@ def check_process() -> None:
 
 
 def _is_loaded(library: str) -> bool:
-    """Whether a library is in the memory of this process; it is not loaded."""
+    """Whether a library is already in the memory of this process; it is not loaded here."""
     try:
         ctypes.CDLL(library, mode=os.RTLD_NOLOAD)
     except OSError:
@@ -253,8 +253,8 @@ def find_device(name: str = "") -> Device:
     ----------
     name : str
         Part of either, in upper or lower case, such as ``"nvidia"``; by default any device. If it
-        is part of neither, it may be a whole word that the runtime writes after the version of
-        OpenCL, such as ``"pocl"``.
+        is part of neither, it may be a whole word that the runtime writes after the OpenCL version,
+        such as ``"pocl"``.
 
     Raises
     ------

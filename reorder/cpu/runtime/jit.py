@@ -165,7 +165,7 @@ def _files(root: str, place: str) -> Iterator[tuple[str, os.stat_result]]:
 
 @cache
 def digest(root: str = _ROOT) -> str:
-    """Return a hash of these sources, kept as long as the sizes and times of the files stay the same.
+    """Return a hash of these sources, kept while the sizes and times of the files stay the same.
 
     One of these times is that of the last status change, which no installer can set.
     """

@@ -158,7 +158,7 @@ def _start_workers(workers: int, starting: Any) -> None:
             arguments = ADDRESS, thread, words[POOL.spins]
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:
-                return  # a signal handler forked, and this is the child, which does not have the thread
+                return  # a signal handler forked, and this child does not have the thread
             publish(ADDRESS, POOL.started, thread)
 
 

@@ -1,6 +1,6 @@
 """How kernels access elements: as bits or words in a buffer, as lanes of the pixels of an image.
 
-Also the functions that load vectors which start at any byte.
+Also the functions that load vectors that start at any byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES = {4: "uchar", 8: "uchar", 16: "ushort", 32: "uint", 64: "ulong", 128: "u
 
 
 class Mode:
-    """How a kernel accesses an operand; no enum, since plans compare it often."""
+    """How a kernel accesses an operand; not an enum, because plans compare it often."""
 
     NONE = "none"  # zeros are written, nothing is read
     ELEMENTS = "elements"  # a buffer, element by element

@@ -2,7 +2,7 @@
 
 It can lower every nest. In each step a work item moves the lanes of a pixel, or a run of adjacent
 elements that dst stores as words, or one element. It has several steps, spaced by the work items of
-its group: all are loaded before the first one is stored, so that more bytes are in flight.
+its group. All steps are loaded before the first one is stored, so that more bytes are in flight.
 
 Devices store images in tiles of a few columns and rows, so work items should access a square of
 pixels; in a buffer they should follow the smallest stride. To do both, a work-group covers some
@@ -56,9 +56,10 @@ _WORK_ITEMS = 256
 _LINE_BITS = 1024
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
-# Runs of 4 elements of a work item; fewer if they are longer, or if groups would be too few.
+# Runs of 4 elements for each work item; fewer if runs are longer, or if there would be too few
+# groups.
 _RUNS, _MIN_GROUPS = 4, 1024
-# steps of a work item that moves elements of so many bytes
+# steps of a work item, by the bytes of the elements that it moves
 _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
@@ -66,7 +67,7 @@ _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
 Shares = tuple[tuple[str, int, int], ...]
 # Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
 # smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
-# from both (blocks of channels of NHWC). They are the best ones of sweeps on an NVIDIA H200.
+# from both (blocks of channels of NHWC). They were the best in sweeps on an NVIDIA H200.
 _IMAGES = ((_COLUMN, 4, 1), (_ROW, 4, 1))
 _PACK: Mapping[str, Shares] = {
     "columns": ((_ROW, 1, 2), (_COLUMN, 6, 1)),
@@ -81,7 +82,7 @@ _UNPACK: Mapping[str, Shares] = {
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launches of a nest, which may be any."""
+    """Make the launches of any nest."""
     # zeros read nothing, not even an image
     has_image = task.has_image
     task = _writing(task) if task.nest.is_zero else task
@@ -254,9 +255,9 @@ def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
 class Direct(Body):
     """In each step a work item moves the lanes of the pattern, or `length` steps of loop 0.
 
-    With `is_whole` all of a run are inside and hold data. With `is_nibble` a work item writes one
-    half of a byte: the elements at odd offsets, or at even ones, as a parameter says. `uniform` are
-    the roles whose values vary, but not within a run.
+    With `is_whole`, all elements of a run are inside and hold data. With `is_nibble`, a work item
+    writes one half of a byte: the elements at odd offsets, or at even ones, as a parameter says.
+    `uniform` are the roles whose values vary, but not within a run.
     """
 
     length: int = 1
@@ -276,7 +277,7 @@ class Direct(Body):
             yield f"i0 *= {self.length};"
         outside = [f"j{k} >= p.indirect{k}_extent" for k in range(pattern.indirect)]
         outside += [f"i{k} >= p.extent{k}" for k, one in enumerate(pattern.loops) if one.steps == 1]
-        # a nest has three loops or more, and work items take several steps of one or two
+        # a nest has at least three loops, and work items take several steps of one or two
         yield f"if ({' || '.join(outside)}) return;"
         for k in range(pattern.indirect):
             yield from indirect_lines(pattern, k)
@@ -336,7 +337,7 @@ class Direct(Body):
         return [f"(dst_{s} & 1) == p.parity"] if self.is_nibble else []
 
     def _inside(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> list[str]:
-        """Return the conditions for a step to be written that are not known yet."""
+        """Return the conditions, not known to hold already, under which a step is written."""
         loops = (k for k, loop in enumerate(pattern.loops) if loop.steps > 1)
         return [f"{self._index(k, step)} < p.extent{k}" for k in loops] + self._parity(s)
 

@@ -53,7 +53,7 @@ class KernelFormula(Formula):
     divides_in_f64: bool = False
     # dst is an image of f16, which is written with floats
     writes_halves: bool = False
-    # halves of an image keep their bits, so that vectors of them are loaded and stored as such
+    # halves of an image keep their bits, so that they are loaded and stored as vectors of halves
     moves_halves: bool = False
 
     @classmethod
@@ -94,7 +94,7 @@ class KernelFormula(Formula):
 
     @property
     def needs_wide_parameters(self) -> bool:
-        """Whether a number has 64 bits, as all parameters of the kernel then have."""
+        """Whether a number has 64 bits, in which case all parameters of the kernel have."""
         return self.work == "f64" and bool(self.scalars)
 
     def kind_of(self, dtype: str) -> str:
@@ -191,7 +191,7 @@ DIALECT = Dialect(
     {kind: LANGUAGES["opencl"].type_of(DATA_TYPES[kind]) for kind in INTEGERS}
     | {"f32": "float", "f64": "double"},
     {"u32": "u", "s64": "L", "u64": "UL", "f32": "f"},
-    # a conversion that does not say how to round does it as the device likes
+    # a conversion that does not say how to round is rounded as the device likes
     {
         "as": "as_{type}({0})",
         "nearest": "convert_{type}_rte({0})",

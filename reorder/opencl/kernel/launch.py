@@ -65,10 +65,10 @@ def floor_log2(extent: int) -> int:
 class DeviceTraits(NamedTuple):
     """What plans depend on: a device's largest work-group, its arithmetic and local memory.
 
-    A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for
-    each layout, others once for all sizes. Sizes of tiles and groups are the best ones of sweeps on
-    an NVIDIA H200, which all devices use (docs/benchmarks.md has the bandwidths). Buffers start at
-    multiples of `alignment` bytes.
+    A nest that writes fewer than `min_tiled` bytes takes no tiles: kernels with tiles are built for
+    each layout, others once for all sizes. The sizes of tiles and groups were the best in sweeps on
+    an NVIDIA H200, and all devices use them (docs/benchmarks.md has the bandwidths). Buffers start
+    at multiples of `alignment` bytes.
     """
 
     max_work_items: int
@@ -236,9 +236,9 @@ def lower_nest(
     indirect_shift: int = 0,
     bound: int = 0,
 ) -> Launch:
-    """Make the launch of a nest whose loops are innermost first, and divided as `loops` say.
+    """Make the launch of a nest whose loops are innermost first and divided as `loops` says.
 
-    `numbers` has the scalars of the conversion and the parameters of the body by name, and perhaps
+    `numbers` has the scalars of the conversion and the parameters of the body by name, and may have
     others. `indirect_shift` is log2 of the work items along the first indirect loop. `bound` is a
     bound on offsets that do not follow from the loops.
     """

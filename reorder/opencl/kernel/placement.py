@@ -46,7 +46,7 @@ class ImageShape(NamedTuple):
         return column, row, lane
 
     def max_extent(self, stride: int) -> int | None:
-        """Return the steps that stay in a pixel or a row; 0 is any number, None is none."""
+        """Return how many steps stay in a pixel or a row; 0 means any number, None means none."""
         if stride < 0:
             return None
         if stride == 0:
@@ -152,7 +152,7 @@ class Nest(NamedTuple):
         return gcd(*self.starts[operand], *self.strides(operand, along))
 
     def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
-        """Return loops, and loops of one step up to a number, so that there are fewer patterns."""
+        """Pad loops to a number with loops of one step, so that there are fewer patterns."""
         loops = tuple(loops)
         still = tuple((0,) * len(start) for start in self.starts)
         return loops + (Loop(1, 1, still),) * (count - len(loops))
@@ -187,7 +187,7 @@ def chain_of(
             break
         loop, needed = loops[k], -(-limit // length)
         run.append(k)
-        # of a longer loop, the least power of two that is enough
+        # from a longer loop, take the least power of two that is enough
         extents.append(loop.extent if loop.extent <= needed else 1 << (needed - 1).bit_length())
         length *= extents[-1]
         # a run continues only after whole loops of data
@@ -197,7 +197,7 @@ def chain_of(
 
 
 def _grows_evenly(run: list[Loop], index: int) -> bool:
-    """Whether an index grows along the last loop of a run as it does along the loops before."""
+    """Whether an index grows along the last loop of a run as it does along the earlier loops."""
     span, steps = span_of(run, index), prod(loop.extent for loop in run[:-1])
     return run[-1].stride(index) == (steps // span if span else 0)
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# The shortest row, in bytes, that is copied so, by the bytes of an element. Tiles keep shorter rows
-# together, and wider elements move as fast one by one.
+# The shortest row, in bytes, that is copied this way, by the bytes of an element. Tiles keep
+# shorter rows together, and wider elements move as fast one by one.
 _LEAST_ROW = {1: VECTOR, 2: 129}
 
 # A contiguous part of dst need not be longer than the first number of bytes. Below the second it
@@ -106,7 +106,7 @@ def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], work_items: 
     moved = nest._replace(loops=(*chain, *outer))
     access = Access(Mode.ELEMENTS, 8)
     pattern = Pattern(access, access, RowCopy(len(chain)), work_items)
-    # one vector more, where dst does not start at a vector
+    # one vector more if dst does not start at a vector
     copied = divided(nbytes + VECTOR - 1, floor_log2(work_items), _STEPS, length=VECTOR)
     row_shift = ceil_log2(row) - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative

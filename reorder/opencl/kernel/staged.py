@@ -4,15 +4,15 @@ Work items load a part of src each, in the order that suits it, and store it in 
 a barrier they store a part of dst each, in its order: a buffer in vectors along the loops that are
 contiguous there, an image in rectangles of columns and rows, which devices store together.
 
-A run of a buffer may start at any byte. Three aligned pairs of words of src then have each vector.
-In dst vectors stay aligned, and the ends of a run are stored element by element. If a run is one
+A run of a buffer may start at any byte. Each vector is then in three aligned pairs of words of src.
+In dst, vectors stay aligned, and the ends of a run are stored element by element. If a run is one
 loop, the tiles are skewed instead: their rows end where a sector of memory ends, so each may start
 before its tile, and only the ends of the tensor's rows are parts of vectors. Short rows that follow
 each other in dst are one run: a row of local memory ends with a copy of what follows it.
 
 Elements narrower than 32 bits are transposed in registers, as many rows at a time as a word has
-elements. Local memory has the order of src where vectors of dst, but not those of src, have
-elements at the same distances.
+elements. Local memory has the order of src if the elements of all vectors of dst, but not of src,
+are at the same distances.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MAX_UNROLLED = 16
 _MAX_HELD = 32
 # the most steps in which banks may serve the loads of elements
 _MAX_GATHERED = 2
-# what counts the steps that may be accessed: src has data there, dst is written there
+# what counts the steps that may be accessed: where src has data, and where dst is written
 _COUNTED = {"src": "valid", "dst": "extent"}
 
 
@@ -76,9 +76,10 @@ class Side(NamedTuple):
 
     In a buffer work items access vectors of `lanes` elements of `bits` along its run. The loops of
     `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
-    `LANES`. With `is_whole` each vector is inside as a whole, or not at all. With `is_shifted` runs
-    start at any element, else at multiples of a vector. With `align` rows of dst end at multiples
-    of so many bytes. Runs of dst that follow each other along `rest` have `row` elements each.
+    `LANES`. With `is_whole`, each vector is inside as a whole, or not at all. With `is_shifted`,
+    runs start at any element, otherwise at multiples of a vector. With `align`, rows of dst end at
+    multiples of that many bytes. Runs of dst that follow each other along `rest` have `row`
+    elements each.
 
     In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
     first. A loop may occur in it again.
@@ -200,7 +201,7 @@ class Staged(Body):
 
     @property
     def lead(self) -> int:
-        """Bytes of local memory before the tile, which an aligned vector of dst may begin with."""
+        """Bytes of local memory before the tile, with which an aligned vector of dst may begin."""
         return VECTOR if self.dst.is_shifted and self.skewed is None else 0
 
     @property
@@ -284,7 +285,7 @@ class Staged(Body):
                 yield f"const int {name}_run = {self._run_length(side, _COUNTED[name])};"
         k = self.skewed
         if k is not None:
-            # rows of src that hold data, and how far rows of dst reach
+            # which rows of src hold data, and how far rows of dst reach
             yield f"const int top = {self.before} - (int)min(i{k}, (index_t){self.before});"
             yield (
                 f"const int bottom = (int)min(p.valid{k} - i{k} + {self.before}, "
@@ -348,7 +349,7 @@ class Staged(Body):
         side: Side = getattr(self, operand)
         inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
         for k, _, scale in self.rest(side):
-            # rows that are transposed together are asked one by one
+            # rows that are transposed together are tested one by one
             if k == LANES or scale > 1:
                 continue
             name = _digit(k, s)
@@ -414,11 +415,11 @@ class Staged(Body):
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
             run = yield from self._below_sizes(pattern, side, s, inside)
             if self.dst.row and self.packed_rows == 1:
-                # padding at the end may not be there
+                # there may be no padding at the end
                 run = f"(int)min((index_t){run}, p.src_end - at{s})"
             yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
             yield from self._load_rows(side, s)
-            # all loads come first, unless shifted vectors would fill the registers
+            # all loads come first unless shifted vectors would fill the registers
             if side.is_shifted:
                 yield from self._to_local(pattern, side, s, len(starts))
         for s in range(0 if side.is_shifted else len(starts)):
@@ -762,7 +763,7 @@ def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[in
 
 
 def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
-    """Return the head of a loop over steps, or "" for few, and the steps that it takes at once."""
+    """Return the head of a loop over steps ("" for few), and the steps that it takes at once."""
     count = -(-total // work_items)
     if count <= (most or _MAX_UNROLLED):
         return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
@@ -804,7 +805,7 @@ def _address(side: Side, offset: str) -> str:
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some elements of a vector, as a whole where src goes on."""
+    """Return a function that loads some elements of a vector, at once if src goes on."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     how = "odd" if side.is_shifted else "near"
     yield f"{vector} load(__global const {unit} *from, int count, int {how}) {{"
@@ -882,7 +883,7 @@ def runs_of(
 def without_bank_conflicts(
     body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
 ) -> Staged:
-    """Return a body whose work items share few banks: `paddings` follow runs and vectors."""
+    """Return a body whose work items share few banks, with `paddings` after runs and vectors."""
     word = body.units_per_word
     sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
