@@ -699,8 +699,8 @@ def _key(desc: MemoryDesc) -> tuple[object, ...]:
         for axis, offsets in zip(layout.axes, layout.tables(), strict=True):
             tables |= _along_dims(axis.dims, offsets.reshape([layout.dims[k] for k in axis.dims]))
     parts = sorted(tables)
-    offsets = b"".join(tables[part].tobytes() for part in parts)
-    return (desc.dtype.name, desc.nbytes, *parts, blake2b(offsets, digest_size=16).digest())
+    data = b"".join(tables[part].tobytes() for part in parts)
+    return (desc.dtype.name, desc.nbytes, *parts, blake2b(data, digest_size=16).digest())
 
 
 def _along_dims(
