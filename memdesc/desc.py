@@ -507,7 +507,8 @@ class MemoryDesc(Written):
         Strides with gaps and views have no name. Names that call the dims as the descriptor does
         come first, such as the one that it was made from; then those of data.
 
-        *Law*: each name, with these dims and dtype, makes an equal descriptor.
+        *Law*: each name, with these dims and dtype, makes a descriptor that is equal but for
+        compensation, which has no name.
 
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").names()]
         ['nChw8c', 'mlas_nchwc8', 'b_fs_yx_fsv8', 'aBcd8b', 'gOiw8o']

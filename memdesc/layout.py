@@ -366,7 +366,8 @@ class Layout(Checked):
             if not legal:
                 raise MemdescError(
                     f"{block} breaks a rule: blocks go axis by axis, divide the step before them "
-                    f"exactly, and count the padded extents of {self.axes}"
+                    f"exactly, and count the padded extents of {self.axes}; only the first of an "
+                    "axis may have extent 1 or stride 0"
                 )
             if not -INT64_MAX <= stride <= INT64_MAX:
                 raise MemdescError(

@@ -43,11 +43,15 @@ def swizzled(terms: Terms, base: Int) -> Int:
 
 
 def xor_expression(base: str, terms: Terms) -> str:
-    """Write `swizzled` of a name, in the syntax of Python and C."""
+    """Write `swizzled` of a name, in the syntax of Python and C.
+
+    What goes left is masked first: in C, no negative or large number may.
+    """
     parts = (
-        f" ^ ({base} {'>>' if shift > 0 else '<<'} {abs(shift)} & {mask})" for shift, mask in terms
+        f"{base} >> {shift} & {mask}" if shift > 0 else f"({base} & {mask >> -shift}) << {-shift}"
+        for shift, mask in terms
     )
-    return base + "".join(parts)
+    return "".join([base, *(f" ^ ({part})" for part in parts)])
 
 
 def unswizzled(terms: Terms, offset: Int) -> Int:

@@ -39,7 +39,7 @@ _Pack = dict[str, tuple[int, ...]]
 _SIGNED = {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
 _NAMES = Types({**MLIR_TYPES.names, **_SIGNED})
 
-_SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
+_SHAPE = r"(?P<shape>(?:[0-9?]{1,19}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
 _MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<outputs>.*)\)\s*>"
 _MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*(?:{_STRIDED}|{_MAP})\s*)?>"
@@ -155,7 +155,7 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     steps, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{steps}{offset}":
         impossible("numbers given as '?' are not known")
-    if not re.fullmatch(r"-?[0-9]{1,18}", offset):
+    if not re.fullmatch(r"-?[0-9]{1,19}", offset):
         unclear(f"the offset {offset!r} is not an integer")
     strides = None if steps is None else integers(steps, "-?[0-9]{1,19}")
     return memory_desc(dims, dtype, strides=strides, offset0=int(offset))

@@ -214,7 +214,7 @@ XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = (
 ANY_TYPES = Types({**DATA_TYPES, **MLIR_TYPES.names})
 
 
-def integers(part: str, spelling: str = "[0-9]{1,18}") -> tuple[int, ...]:
+def integers(part: str, spelling: str = "[0-9]{1,19}") -> tuple[int, ...]:
     """Return the integers in a part of a string, which commas separate."""
     if not re.fullmatch(rf"\s*({spelling}\s*(,\s*{spelling}\s*)*)?", part):
         unclear(f"expected integers and commas, found {excerpt(part)}")

@@ -43,8 +43,8 @@ _REGISTERS = (
 )
 # the last of what follows the attribute may be the sizes of the allocation that it is a part of
 _TENSOR = (
-    r"!ttg\.memdesc<((?:\d{1,18}x)+)(\w+),\s*(#.*?>|#\w+)\s*"
-    r"(?:,\s*(?!\d)[#\w.]+\s*)*(?:,\s*(\d{1,18}(?:x\d{1,18})*)\s*)?>"
+    r"!ttg\.memdesc<((?:\d{1,19}x)+)(\w+),\s*(#.*?>|#\w+)\s*"
+    r"(?:,\s*(?!\d)[#\w.]+\s*)*(?:,\s*(\d{1,19}(?:x\d{1,19})*)\s*)?>"
 )
 # the fewest rows of NVMMA's tiles, and TMA's limit on a size; larger sizes are cut into tiles
 _ROWS, _BOX = 8, 256

@@ -64,7 +64,7 @@ def _tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
 def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
     """Return the physical dims after a tile: untouched dims, numbers of tiles, and the tile."""
     sizes = [part.strip() for part in tile]
-    if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
+    if not all(re.fullmatch(r"\*|[1-9][0-9]{0,18}", size) for size in sizes) or sizes[-1] == "*":
         unclear(f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})")
     if len(sizes) > len(physical):
         impossible(

@@ -8,7 +8,7 @@ from memdesc.errors import UnknownFormatError
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, FormatTag, tag_of_digits
 
-_BLOCK = "[0-9]{1,18}[a-z]"
+_BLOCK = "[0-9]{1,19}[a-z]"
 TVM_STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
 
 

@@ -18,6 +18,7 @@ from memdesc.picture import Picture
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
 from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table, plain
 from memdesc.picture.svg import MEANINGS, drawing, fragment_of, svg_of
+from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS, check_letters
 
 
@@ -44,8 +45,7 @@ def draw_cells(cells: Cells, title: str, size: str, what: str) -> Picture:
         return draw_memories([*head, "nothing to draw"], {}, set())
     order = f"memory order, outermost first: {digits(layout, cells.letters)}"
     if layout.xor:
-        terms = (f"(o >> {shift} & {mask:#x})" for shift, mask in layout.xor)
-        order = " ^ ".join([f"{order}; then the offset o becomes o", *terms])
+        order += f"; then the offset o becomes {xor_expression('o', layout.xor)}"
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     memory = f"{what} {names}".rstrip()
     memory += "; two elements share a byte" if cells.dtype.is_packed else ""

@@ -1,7 +1,9 @@
 """The text of sources: how they read, what is left out of them, and why."""
 
+from pathlib import Path
+
 from memdesc import memory_desc
-from tests.compiled import run_python
+from tests.compiled import compile_library, run_python
 
 _BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
 _ONE = memory_desc((1, 1), "f32", "ab")
@@ -58,6 +60,15 @@ def test_a_source_reads_like_the_formula_and_says_what_it_lacks() -> None:
     assert _BLOCKED.source("cuda").count("blockIdx.x") == 1
     for desc in (memory_desc((3, 5), "u4", "ba"), _ONE):
         assert "item" not in desc.source("c") + desc.source("python")
+
+
+def test_an_inverse_shifts_no_number_that_is_negative_or_large(tmp_path: Path) -> None:
+    source = memory_desc((8, 32), "f16", "Sw<2,3,-3> o 0 o (8,32):(32,1)").source("c++")
+    # constants of C++ are evaluated without undefined behaviour, or refused
+    source += "constexpr int at(std::int64_t k) { std::int64_t i[2] = {}; "
+    source += "return tensor_index(k, i); }\nstatic_assert(at(72) == 1);\n"
+    source += "static_assert(at(-1) == -1);\nstatic_assert(at(INT64_MAX) == -1);\n"
+    compile_library(source, tmp_path, ("gcc", "c++"))
 
 
 def test_constants_say_the_sizes() -> None:
