@@ -56,6 +56,28 @@ def test_all_codes_of_a_type_become_those_of_another(
     check_codes(runtime, src, dst, attr)
 
 
+# scales, a zero point, and whether the inverse of the quotient has the same results for all halves
+@pytest.mark.parametrize(
+    ("scales", "point", "is_product"),
+    [
+        ((1, 0.0187), 3, True),
+        ((0.5, -7.3), -100, True),
+        # 2.25 / 0.3 is less than 7.5, and 2.25 times the inverse is not
+        ((1, 0.3), 0, False),
+        # large products are infinite before they are divided
+        ((3e38, 1e38), 0, False),
+    ],
+)
+def test_quotients_are_products_where_no_half_becomes_another_integer(
+    scales: tuple[float, float], point: int, is_product: bool, first: Runtime
+) -> None:
+    attr = Attr(src_scale=scales[0], dst_scale=scales[1], dst_zero_point=point)
+    check_codes(first, "f16", "s8", attr)
+    one, other = (memory_desc((1 << 16,), name, "a") for name in ("f16", "s8"))
+    (text,) = opencl.kernel_texts(one, other, attr)
+    assert ("dst_scale" not in text) is is_product
+
+
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
     unknown = (RUNTIME, 6)
     plan = plan_runtime(runtime_desc(unknown, "f32", "ab"), runtime_desc(unknown, "s8", "aB4b"))

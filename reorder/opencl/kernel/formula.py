@@ -9,14 +9,19 @@ normal numbers (`reorder.values.codecs`), and nothing is contracted.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from memdesc import MemdescError
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.source import LANGUAGES
 from memdesc.tuples import NamedTuple
+from reorder.values.attr import Attr
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
+from reorder.values.convert import decode
 from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
@@ -25,7 +30,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import DataType
 
+
+# the most bits of an element of src, all of whose values are tried
+_MAX_TRIED = 16
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 WORD_BITS = 32
@@ -43,6 +52,42 @@ class Floats(NamedTuple):
     is_exact: bool = True
     # so are quotients
     divides: bool = True
+
+
+def without_quotient(attr: Attr | None, src: DataType, dst: DataType) -> Attr | None:
+    """Return attributes with a product for the quotient, if no element of src then differs.
+
+    The nearest integer to a product with an inverse is hardly ever another one.
+    """
+    form, parameters = INTEGERS.get(dst.name), () if attr is None else attr.parameters
+    given = {one.role: np.float32(one.values.reshape(-1)[0]) for one in parameters}
+    is_shared = all(one.values.size == 1 for one in parameters) and not (attr and attr.beta)
+    is_narrow = src.name in FLOATS and max(src.bits, dst.bits) <= _MAX_TRIED
+    if form is None or "dst_scale" not in given or not (is_shared and is_narrow):
+        return attr
+    x, point = _values_of(src), given.get("dst_zero_point", np.float32(0))
+    scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
+
+    def rounded(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.clip(np.rint(scaled + point), *form)
+
+    with np.errstate(all="ignore"):
+        wanted, factor = rounded(scale * x / divisor), scale / divisor
+        for tried in (
+            factor,
+            *(np.nextafter(factor, end) for end in np.float32([-np.inf, np.inf])),
+        ):
+            if tried and np.array_equal(rounded(tried * x), wanted):
+                kept = [one for one in parameters if one.role == "dst_zero_point"]
+                return Attr(src_scale=tried, dst_zero_point=kept[0].values if kept else 0)
+    return attr
+
+
+@cache
+def _values_of(dtype: DataType) -> NDArray[np.float32]:
+    """Return all values of a type but NaN."""
+    values = decode(np.arange(1 << dtype.bits, dtype=dtype.bits_dtype), dtype, "f32")
+    return values[~np.isnan(values)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
-from reorder.opencl.kernel.formula import KernelFormula
+from reorder.opencl.kernel.formula import KernelFormula, without_quotient
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
@@ -144,6 +144,7 @@ def _transfer(
     src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None
 ) -> Transfer | None:
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
+    attr = without_quotient(attr, src.desc.dtype, dst.desc.dtype)
     plan = plan_reorder(src.desc, dst.desc, attr)
     has_image = src.image is not None or dst.image is not None
     conversion = _conversion(src, dst, plan, device)
