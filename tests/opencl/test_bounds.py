@@ -41,14 +41,20 @@ _STORED = re.compile(
     r"(\*\(__global \w+ \*\)(?:to|\(.*?\))"
     r"|\(\(__global \w+ \*\)to\)\[\d+\]|\b(?:to|dst)\[[^][]*\]) = "
 )
-# counts the stores to each byte
-_COUNTED = """
-void count(__global const void *at, uint nbytes) {{
-    for (uint k = 0; k < nbytes; ++k)
-        atomic_inc((volatile __global uint *){counts}ul + ((ulong)at + k - {first}ul));
+# notes which work item stores to each byte, or that there are two
+_NOTED = """
+void note(__global const void *at, uint nbytes) {{
+    const ulong row = get_global_id(1) + get_global_size(1) * get_global_id(2);
+    const uint item = 1 + (uint)(get_global_id(0) + get_global_size(0) * row);
+    for (uint k = 0; k < nbytes; ++k) {{
+        volatile __global uint *noted = (__global uint *){items}ul + ((ulong)at + k - {first}ul);
+        const uint other = atomic_cmpxchg(noted, 0, item);
+        if (other != 0 && other != item) *noted = {two}u;
+    }}
 }}
-#define COUNTED(at) (*(count(&(at), sizeof(at)), &(at)))
+#define NOTED(at) (*(note(&(at), sizeof(at)), &(at)))
 """
+_TWO = 0xFFFFFFFF
 # bytes beside dst
 _BESIDE = 64
 _ON_HOST = FLAGS | cl.mem_flags.USE_HOST_PTR
@@ -94,29 +100,29 @@ def wrong_loads(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]
 
 
 def wrong_stores(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]:
-    """Return the families that store to a byte twice, or to one that has no element of dst."""
+    """Return the families whose work items share a byte, or store to one without elements."""
     memory = np.zeros(dst.min_nbytes + 256, np.uint8)
-    counts = np.zeros(memory.size, np.uint32)
+    items = np.zeros(memory.size, np.uint32)
     host = memory[-memory.ctypes.data % 64 + _BESIDE :]
     source = cl.Buffer(runtime.context, FLAGS, src.nbytes)
     target = cl.Buffer(runtime.context, _ON_HOST, hostbuf=host[: dst.min_nbytes])
-    counter = cl.Buffer(runtime.context, _ON_HOST, hostbuf=counts)
+    noted = cl.Buffer(runtime.context, _ON_HOST, hostbuf=items)
     offsets = dst.layout.offsets().reshape(-1) * dst.dtype.bits // 8
     width = max(dst.dtype.bits // 8, 1)
-    allowed = np.zeros(counts.size, np.uint32)
-    allowed[_BESIDE + (offsets[:, None] + np.arange(width)).reshape(-1)] = 1
-    place = {"counts": counts.ctypes.data, "first": host.ctypes.data - _BESIDE}
+    most = np.zeros(items.size, np.uint32)
+    most[_BESIDE + (offsets[:, None] + np.arange(width)).reshape(-1)] = _TWO - 1
+    place = {"items": items.ctypes.data, "first": host.ctypes.data - _BESIDE, "two": _TWO}
 
     def watched(text: str) -> str:
         assert "atomic" not in text
-        text, count = _STORED.subn(r"COUNTED(\1) = ", text)
+        text, count = _STORED.subn(r"NOTED(\1) = ", text)
         assert count
-        return _COUNTED.format(**place) + text
+        return _NOTED.format(**place) + text
 
     found = []
     for family in _launched(runtime, (src, dst), (source, target), watched):
-        found += [family] * bool((runtime.read(counter).view(np.uint32) > allowed).any())
-        counts[:] = 0
+        found += [family] * bool((runtime.read(noted).view(np.uint32) > most).any())
+        items[:] = 0
     return found
 
 
@@ -132,6 +138,7 @@ f32 s8 40x37 ab BA16b16a
 u8 u8 2x1101 1102x1 ab
 u8 u8 48x37 38x1 ab
 u8 u8 3x9x4x37 abcd acbd
+u4 u4 3x19x4x37 abcd acbd
 u8 u8 2x101x37 abc acb
 u8 u8 3x37x21 aBc16b acb
 f16 f16 3x21x13 aBc8b acb
@@ -162,6 +169,7 @@ u8 u8 39x43 ba ab
 u8 u8 3x101x37 abc acb
 f16 f16 97x101 ab ba
 u8 u8 7x9x51 abc bac
+u4 u4 7x30x51 abc bac
 f32 s8 107x133 ab ba
 """
 

@@ -71,6 +71,7 @@ _ATTRS = {
 # a name | its kernels, sizes, types and layouts; gaps, blocks as DIM:SIZE, attributes
 _TABLE = """
 rows | RowCopy 7x9x51 u8 abc bac
+rows of 4 bits | RowCopy 7x9x51 u4 abc bac gaps=1,0
 rows of halves | RowCopy 5x7x71 f16 abc bac gaps=1,0
 crops of halves | Direct 300x40 f16 ab ab gaps=1,0
 skewed bytes | Staged 101x131 u8 ab ba
@@ -294,7 +295,7 @@ u8->f32 ab ab 16x37 Direct 256
 s4->f16 ab ab 16x38 Direct 256
 u8 abcd acbd 2x37x3x111 RowCopy 256
 u8 abcd acbd 4x9x4x37 RowCopy 256
-u4 abcd acbd 2x37x3x111 Direct 256
+u4 abcd acbd 2x37x3x111 RowCopy 256
 u4->u8 abcd acbd 2x9x3x111 Staged 256
 f16->u4 abcd acbd 2x9x3x111 Direct 256
 """

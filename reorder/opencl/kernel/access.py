@@ -131,7 +131,8 @@ def vector_type(nbytes: int) -> str:
     return f"uint{words}" if words > 1 else integer_type(nbytes)
 
 
-def _at(operand: str, offset: str, bits: int) -> str:
+def address_of(operand: str, offset: str, bits: int) -> str:
+    """Return the address of an element, or of the byte that has it."""
     return f"{operand} + (({offset}) >> 1)" if bits < BYTE_BITS else f"{operand} + ({offset})"
 
 
@@ -139,7 +140,7 @@ def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterat
     """Return the statements that load aligned, contiguous elements into names, two or more."""
     total = bits * len(names)
     ctype = vector_type(total // BYTE_BITS)
-    address = f"(__global const {ctype} *)({_at(operand, offset, bits)})"
+    address = f"(__global const {ctype} *)({address_of(operand, offset, bits)})"
     yield f"const {ctype} {operand}_words = *{address};"
     for k, name in enumerate(names):
         word = f"{operand}_words" + (f".s{k * bits // WORD_BITS:x}" if total > WORD_BITS else "")
@@ -167,7 +168,8 @@ def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Itera
             for k in range(0, len(names), per_word)
         ]
     ctype = vector_type(total // BYTE_BITS)
-    yield f"*(__global {ctype} *)({_at(operand, offset, bits)}) = ({ctype})({', '.join(words)});"
+    to = address_of(operand, offset, bits)
+    yield f"*(__global {ctype} *)({to}) = ({ctype})({', '.join(words)});"
 
 
 def one_element(operand: str, offset: str, bits: int) -> str:

@@ -1,8 +1,9 @@
-"""A family of kernels that copies rows which start at any byte, in vectors aligned in dst.
+"""A family of kernels that copies rows which start anywhere, in vectors aligned in dst.
 
-Some loops are contiguous in dst, and become loop 0, in bytes: work items store 16 each, which may
-hold the end of one row of src and the start of the next. Loads are aligned too, and then shifted.
-Vectors near the end of src are moved byte by byte, so that nothing beyond it is read. Parameters:
+Some loops are contiguous in dst, and become loop 0, in units: bytes, or elements of 4 bits. Work
+items store 16 bytes each, which may hold the end of one row of src and the start of the next. Loads
+are aligned too, and then shifted. Vectors near the end of src are moved unit by unit, so that
+nothing beyond it is read. Parameters:
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
@@ -15,7 +16,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import PAIRS_NBYTES, SHIFTS, VECTOR, Access, Mode
+from memdesc.dtypes import BYTE_BITS
+from reorder.opencl.kernel.access import (
+    PAIRS_NBYTES,
+    SHIFTS,
+    VECTOR,
+    Access,
+    Mode,
+    address_of,
+    one_element,
+    store_element,
+)
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     MAX_INT,
@@ -38,17 +49,17 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# The shortest row, in bytes, that is copied this way, by the bytes of an element. Tiles keep
+# The shortest row, in units, that is copied this way, by the bits of an element. Tiles keep
 # shorter rows together, and wider elements move as fast one by one.
-_LEAST_ROW = {1: VECTOR, 2: 129}
+_LEAST_ROW = {4: 2 * VECTOR, 8: VECTOR, 16: 129}
 
-# A contiguous part of dst need not be longer than the first number of bytes. Below the second it
-# does not pay, since its ends are written byte by byte.
+# A contiguous part of dst need not be longer than the first number of units. Below the second it
+# does not pay, since its ends are written unit by unit.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
 _MAX_GROUP = 1 << 24
-_MAX_NBYTES = MAX_INT - _MAX_GROUP
+_MAX_UNITS = MAX_INT - _MAX_GROUP
 
 # the most work items of a group, and the vectors of each
 _WORK_ITEMS, _STEPS = 128, 2
@@ -56,21 +67,21 @@ _WORK_ITEMS, _STEPS = 128, 2
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows; empty if elements are as fast."""
-    nest, nbytes = task.nest, task.accesses[1].nbytes
-    moves_bytes = task.conversion is None and not task.has_image
-    if not moves_bytes or not nest.is_plain or nbytes not in _LEAST_ROW:
+    nest, bits = task.nest, task.bits[1]
+    moves_bits = task.conversion is None or task.conversion.is_move
+    if not moves_bits or task.has_image or not nest.is_plain or bits not in _LEAST_ROW:
         return ()
     if any(loop.valid != loop.extent for loop in nest.moving):
         return ()
-    if nest.steps * nbytes < task.device.min_tiled:
+    if nest.steps * bits < task.device.min_tiled * BYTE_BITS:
         return ()
-    first = nest.along(0)
-    length = 0 if first is None else first.extent * nbytes
-    if first is not nest.along(1) or not _LEAST_ROW[nbytes] <= length <= _MAX_NBYTES:
+    unit, first = min(bits, BYTE_BITS), nest.along(0)
+    length = 0 if first is None else first.extent * bits // unit
+    if first is not nest.along(1) or not _LEAST_ROW[bits] <= length <= _MAX_UNITS:
         return ()
     row = Loop(length, length, ((1,), (1,)))
     loops = [
-        loop._replace(strides=_in_bytes(loop.strides, nbytes))
+        loop._replace(strides=_in_units(loop.strides, bits // unit))
         for loop in without(nest.moving, (first,))
     ]
     chain = _chain(row, loops)
@@ -78,36 +89,42 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer = sorted(without(loops, chain), key=lambda loop: abs(loop.stride(0)))
-    nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
+    nest = nest._replace(starts=_in_units(nest.starts, bits // unit))
     # the loops of a row are one loop of the kernel
-    return (_launch(nest, chain, nest.filled(outer, 2), task.work_items(_WORK_ITEMS)),)
+    body, items = RowCopy(len(chain), unit), task.work_items(_WORK_ITEMS)
+    launch = _launch(nest, chain, nest.filled(outer, 2), body, items)
+    left = task._replace(nest=nest._replace(loops=tuple(outer)))
+    return (launch._replace(left=left if unit < BYTE_BITS else None),)
 
 
-def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:
-    """Return offsets or strides in bytes instead of elements."""
-    return tuple((offset * nbytes,) for (offset,) in operands)
+def _in_units(operands: tuple[Coords, ...], count: int) -> tuple[Coords, ...]:
+    """Return offsets or strides in units instead of elements."""
+    return tuple((offset * count,) for (offset,) in operands)
 
 
 def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
-    """Return the loops that are contiguous in dst, until they have enough bytes."""
+    """Return the loops that are contiguous in dst, until they have enough units."""
     chain, length = [row], row.extent
     while length < _ENOUGH:
         following = next((loop for loop in loops if loop.stride(1) == length), None)
-        if following is None or length * following.extent > _MAX_NBYTES:
+        if following is None or length * following.extent > _MAX_UNITS:
             break
         chain.append(following)
         length *= following.extent
     return chain
 
 
-def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], work_items: int) -> Launch:
+def _launch(
+    nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], body: RowCopy, work_items: int
+) -> Launch:
     """Make the launch of loops that are contiguous in dst, and of those around them."""
-    row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
+    row, length = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
-    access = Access(Mode.ELEMENTS, 8)
-    pattern = Pattern(access, access, RowCopy(len(chain)), work_items)
+    access = Access(Mode.ELEMENTS, BYTE_BITS)
+    pattern = Pattern(access, access, body, work_items)
     # one vector more if dst does not start at a vector
-    copied = divided(nbytes + VECTOR - 1, floor_log2(work_items), _STEPS, length=VECTOR)
+    count = body.vector
+    copied = divided(length + count - 1, floor_log2(work_items), _STEPS, length=count)
     row_shift = ceil_log2(row) - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
     inverse = -(-(1 << WORD_BITS + row_shift) // row) - (1 << WORD_BITS)
@@ -115,32 +132,27 @@ def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], work_items: 
     numbers["src_end"] = end_of_src(moved)
     for k, loop in enumerate(chain[1:], 1):
         numbers |= {f"count{k}": loop.extent, f"step{k}": loop.stride(0)}
-    whole = Loop(nbytes, nbytes, ((0,), (0,)))
+    whole = Loop(length, length, ((0,), (0,)))
     divisions = [copied, *(divided(loop.extent) for loop in outer)]
     bound = offset_bound(moved, [loop.extent for loop in moved.loops]) + _MAX_GROUP
     nest = nest._replace(loops=(whole, *outer))
     return lower_nest(nest, pattern, divisions, numbers, bound=bound)
 
 
-_FUNCTIONS = (
-    # bytes `first` to `last` are wanted: a pair of words is loaded if it has one of them
-    "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
-    "    const index_t low = (from + first) & ~(index_t)7, high = (from + last - 1) & ~(index_t)7;",
-    "    const index_t middle = clamp((from & ~(index_t)7) + 8, low, high);",
-    "    return shifted(*(__global const uint2 *)(src + low),",
-    "                   *(__global const uint2 *)(src + middle),",
-    "                   *(__global const uint2 *)(src + high), ((uint)from & 7) * 8);",
-    "}",
-    "uint4 joined(uint4 a, uint4 b, int count)",
-    "{ return first_bits(a, count * 8) | (b ^ first_bits(b, count * 8)); }",
-)
-
-
 @dataclass(frozen=True)
 class RowCopy(Body):
-    """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row."""
+    """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row.
+
+    Lengths and offsets are in units of so many bits.
+    """
 
     depth: int
+    unit: int
+
+    @property
+    def vector(self) -> int:
+        """Units of a vector."""
+        return VECTOR * BYTE_BITS // self.unit
 
     def param_names(self) -> list[str]:
         """Return the parameters of the rows."""
@@ -150,7 +162,20 @@ class RowCopy(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the offset of a row."""
         yield from SHIFTS
-        yield from _FUNCTIONS
+        unit, pair = self.unit, self.vector // 2
+        # units `first` to `last` are wanted: a pair of words is loaded if it has one of them
+        yield "uint4 load(__global const uchar *src, index_t from, int first, int last) {"
+        yield f"    const index_t mask = ~(index_t){pair - 1};"
+        yield "    const index_t low = (from + first) & mask, high = (from + last - 1) & mask;"
+        yield f"    const index_t middle = clamp((from & mask) + {pair}, low, high);"
+        for name in ("low", "middle", "high"):
+            address = address_of("src", name, unit)
+            yield f"    const uint2 {name}_words = *(__global const uint2 *)({address});"
+        at = f"((uint)from & {pair - 1}) * {unit}"
+        yield f"    return shifted(low_words, middle_words, high_words, {at});"
+        yield "}"
+        yield "uint4 joined(uint4 a, uint4 b, int count)"
+        yield f"{{ return first_bits(a, count * {unit}) | (b ^ first_bits(b, count * {unit})); }}"
         yield "index_t row_offset(uint row, const params_t p) {"
         yield "    index_t offset = 0;"
         for k in range(1, self.depth):
@@ -168,43 +193,47 @@ class RowCopy(Body):
         yield from index_lines(pattern)
         for side in ("src", "dst"):
             yield f"const index_t {side}_offset = {offset_at(side, indices_of(pattern, 1))};"
-        steps = range(pattern.loops[0].steps)
+        steps, count, unit = range(pattern.loops[0].steps), self.vector, self.unit
         for t in steps:
             item = f"(i0 + ({t} << p.shift0))" if t else "i0"
-            yield f"const int at{t} = (int){item} * 16 - (int)(dst_offset & 15);"
-            yield f"int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
+            yield f"const int at{t} = (int){item} * {count} - (int)(dst_offset & {count - 1});"
+            yield f"int is_whole{t} = at{t} >= 0 && at{t} + {count} <= (int)p.extent0;"
             yield f"uint4 v{t} = 0;"
             yield f"if (is_whole{t}) {{"
-            yield from (f"    {line}" for line in _load_lines(t, self.depth))
+            yield from (f"    {line}" for line in self._load_lines(t))
             yield "}"
         for t in steps:
-            yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
-            # the ends of what is contiguous in dst, and the end of src
-            yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
+            to = address_of("dst", f"dst_offset + at{t}", unit)
+            yield f"if (is_whole{t}) *(__global uint4 *)({to}) = v{t};"
+            # the ends of what is contiguous in dst, but not half of its first byte; the end of src
+            first = "0" if unit == BYTE_BITS else "(int)(dst_offset & 1)"
+            last = f"min({count}, (int)p.extent0 - at{t})"
+            yield f"else for (int j = max({first} - at{t}, 0); j < {last}; ++j) {{"
             yield f"    const uint row = {_row(f'at{t} + j')};"
             yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
-            place = "src_offset + row_offset(row, p) + column"
-            yield f"    dst[dst_offset + at{t} + j] = src[{place}];"
+            yield "    const index_t from = src_offset + row_offset(row, p) + column;"
+            yield f"    const uint value = {one_element('src', 'from', unit)};"
+            yield f"    {store_element('dst', f'dst_offset + at{t} + j', unit, 'value')}"
+            yield "}"
+
+    def _load_lines(self, t: int) -> Iterator[str]:
+        """Return the loads of a vector, from one row or two."""
+        count, inside = self.vector, f"+ {PAIRS_NBYTES * BYTE_BITS // self.unit} <= p.src_end"
+        yield f"const uint row = {_row(f'at{t}')};"
+        yield f"const int column = at{t} - (int)row * (int)p.length;"
+        yield f"const int count = min({count}, (int)p.length - column);"
+        yield "const index_t from = src_offset + row_offset(row, p) + column;"
+        yield f"if (from {inside}) v{t} = load(src, from, 0, count);"
+        yield f"else is_whole{t} = 0;"
+        if self.depth > 1:
+            yield f"if (count < {count}) {{"
+            yield "    const index_t next = src_offset + row_offset(row + 1, p) - count;"
+            loaded = f"load(src, next, count, {count})"
+            yield f"    if (next {inside}) v{t} = joined(v{t}, {loaded}, count);"
+            yield f"    else is_whole{t} = 0;"
             yield "}"
 
 
 def _row(at: str) -> str:
     """Return the row of a byte: a product with the inverse of the length, rounded down."""
     return f"mul_hi((uint)({at}), (uint)p.inverse) >> p.row_shift"
-
-
-def _load_lines(t: int, depth: int) -> Iterator[str]:
-    """Return the loads of a vector, from one row or two."""
-    yield f"const uint row = {_row(f'at{t}')};"
-    yield f"const int column = at{t} - (int)row * (int)p.length;"
-    yield "const int count = min(16, (int)p.length - column);"
-    yield "const index_t from = src_offset + row_offset(row, p) + column;"
-    inside = f"+ {PAIRS_NBYTES} <= p.src_end"
-    yield f"if (from {inside}) v{t} = load(src, from, 0, count);"
-    yield f"else is_whole{t} = 0;"
-    if depth > 1:
-        yield "if (count < 16) {"
-        yield "    const index_t next = src_offset + row_offset(row + 1, p) - count;"
-        yield f"    if (next {inside}) v{t} = joined(v{t}, load(src, next, count, 16), count);"
-        yield f"    else is_whole{t} = 0;"
-        yield "}"
