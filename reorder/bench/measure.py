@@ -39,8 +39,8 @@ class Result(NamedTuple):
 
     `seconds` is the median time of a call, `p90` the 90th percentile, `first_seconds` the time of
     the first call including planning and compilation. The ratios are medians over rounds of a
-    peer's time divided by ours, so above 1 we are faster; `memcpy` is that of a copy of as many
-    bytes on as many threads.
+    peer's time divided by ours, so above 1 we are faster; `memcpy` is the ratio for a copy of as
+    many bytes on as many threads.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder against memcpy and its peers, each for about `seconds`, on so many threads."""
+    """Time a reorder against memcpy and its peers, each for about `seconds`, on some threads."""
     try:
         src, dst = _buffers(case)
     except MemoryError:

@@ -41,7 +41,7 @@ Bytes = NDArray[np.uint8]
 Order = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 _Places = dict[object, list[tuple[str, Bytes]]]
-# how many bytes are compared at a time, and how many of the first ones may refute a cause
+# how many bytes are compared at a time, and how many of the first bytes are used to refute a cause
 _PIECE, _FIRST = 1 << 24, 4096
 # sizes of the words whose bytes some machine may store in reverse
 _WORDS = (1, 2, 4, 8)
@@ -85,7 +85,7 @@ def differences(
     Values are compared as `compare_values` does, whatever the layouts and packings. Each known
     cause predicts every byte: packed twice, not packed, halves swapped, rows interleaved, nibbles
     or bytes reversed, scales plain instead of swizzled, transposed, another tensor of the
-    reference. One that predicts all of them is named.
+    reference. A cause is named if it predicts every byte.
 
     *Law*: a model differs nowhere from itself.
 
@@ -151,9 +151,9 @@ class Content(NamedTuple):
     name: str
     # what messages call it: a file, a record, or the type of its words
     what: str
-    # returns the numbers that it stands for; those of a record are decoded
+    # returns the numbers that it stands for; a record is decoded
     numbers: Callable[[], Memory]
-    # what it was stored with, if that is known
+    # the layout in which it was stored, if that is known
     desc: Desc | None = None
     # its tensors in a checkpoint by role
     tensors: Mapping[str, Entry] = MappingProxyType({})
@@ -239,7 +239,7 @@ def compare_contents(
     is_wanted: Callable[[Content], bool] = lambda _: True,
     **tolerance: Any,
 ) -> Iterator[Pair]:
-    """Yield how what both sides have under a name differs; `right` is the reference.
+    """Yield how the contents of both sides under each name differ; `right` is the reference.
 
     `tolerance` has what `compare_values` takes.
     """
@@ -280,7 +280,7 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
 
 
 def _are_as_in_models(pairs: Iterable[tuple[Desc | None, Desc | None]]) -> bool | None:
-    """Whether floats have the dims of models, by pairs of what has one name; None if unclear."""
+    """Whether floats have the dims of models, judged by pairs with equal names; None if unclear."""
     shown = set()
     for pair in pairs:
         for desc, floats in (pair, pair[::-1]):
@@ -317,7 +317,7 @@ def _in_order_of(
 
 
 def _parts(ours: Content, theirs: Content) -> list[_Part]:
-    """Return the bytes found and those expected, in the format that is ours; none if unknown."""
+    """Return the bytes found and those expected, in our format; none if that is unknown."""
     found, wanted, own, desc = ours.data, theirs.data, ours.desc, theirs.desc
     is_single = found.keys() == wanted.keys() == {ONE}
     if theirs.part_of is not None:  # of a weight that only the reference knows
@@ -359,7 +359,7 @@ def _by_bytes(items: Iterable[Content]) -> _Places:
 
 
 def _places_of(ours: Content, theirs: Content, places: _Places) -> tuple[str, ...]:
-    """Return which tensors have the bytes of those that differ; empty if not of all."""
+    """Return which tensors have the bytes of those that differ; empty unless each has one."""
     names, others, wanted = [], 0, theirs.data
     for role, data in ours.data.items():
         if role in wanted and _is_equal_bytes(data, wanted[role]):

@@ -48,12 +48,12 @@ MAX_CONFIG = 1 << 24
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 # the usual key of the layers that are not quantised, and what models call their output layer
 IGNORED, OUTPUT = "modules_to_not_convert", "lm_head"
-# what is said besides options: how many inputs share a scale, whether they belong to groups in an
-# arbitrary order, and whether all stored zero points are the middle code
+# what sections say besides options: how many inputs share a scale, whether inputs belong to groups
+# in an arbitrary order, and whether all stored zero points are the middle code
 _GROUP, _ACT_ORDER, IS_SYMMETRIC = "group_size", "act_order", "is_symmetric"
 # the prefix of regular expressions for names; a target of compressed-tensors for all experts
 _PATTERN, _EXPERTS = "re:", r"re:.*\.experts\.[0-9]+\..*"
-# one for all layers whose names end so
+# an expression for all layers whose names end like this
 _BY_END = rf"{_PATTERN}(.*\.)?{{}}$"
 # the rows and columns of the blocks of schemes without the option
 _BLOCK = 128
@@ -78,7 +78,7 @@ _INTEGERS = (
     "|static:act_order=false|true:act_order=true|group:act_order=true|dynamic:act_order=true"
 )
 _PACKED = f"format=pack-quantized num_bits=<bits>|null:bits=8 {_INTEGERS}"
-# codes of fewer bits are stored in bytes too
+# codes with fewer bits are stored in bytes too
 _BYTES = f"format=int-quantized|naive-quantized num_bits=8|7|6|5|4|3|2 {_INTEGERS}"
 _FOUR = "load_in_4bit=true bnb_4bit_use_double_quant=false|null"
 # A line has a method, a scheme and words. KEY=VALUES must be in a section, +KEY=VALUES are what
@@ -147,7 +147,7 @@ def _values(form: str) -> tuple[tuple[Any, Json], ...]:
 
 
 def _named(form: str) -> list[str]:
-    """Return the options that a positive integer, or a list of two sizes, is."""
+    """Return the options that a positive integer, or a list of two sizes, stands for."""
     found = re.search(r"[<\[](.*)[>\]]", form)
     return found[1].split(",") if found else []
 
@@ -155,7 +155,7 @@ def _named(form: str) -> list[str]:
 def _read(form: str, value: Any) -> Json | None:
     """Return the options that the value of a key means; None if the key may not have it."""
     for each, options in _values(form):
-        # programs write words such as GEMM in either case
+        # programs write words such as GEMM in upper or lower case
         if type(each) is type(value) and str(each).casefold() == str(value).casefold():
             return options
     # a key that says what a scheme is like, not which it is: the tensors show what null leaves open
@@ -207,11 +207,11 @@ class Row(NamedTuple):
         held = {_GROUP: options.get("group"), **options}
         forms = {**self.rest, **self.form}
         made = {key: _written(form, held) for key, form in forms.items()}
-        # null is a value too, but no number
+        # null is a value too, but not a number
         return {key: x for key, x in made.items() if x is not None or "<" not in forms[key]}
 
     def read(self, section: Json) -> dict[str, Any] | tuple[str, str]:
-        """Return the options that keys mean; or what one of them is, and what it should be."""
+        """Return the options that keys mean, or what one of them is and what it should be."""
         options = dict(self.implied)
         for key, form in self.form.items():
             value = section.get(key)
@@ -271,8 +271,8 @@ class Layers(NamedTuple):
     plain: Sequence[str]
     quantised: Collection[str]
     # Whether the model has parts that are models. In a program, layers may then have other prefixes
-    # than their tensors have in files, and loaders may not translate lists: transformers 5.24 does
-    # so for FP8 only.
+    # than their tensors have in files, and loaders may not translate lists: transformers 5.24
+    # translates them only for FP8.
     is_composite: bool = False
 
     def listed(self, names: Sequence[str], form: str) -> list[str]:
@@ -300,7 +300,7 @@ class Method(NamedTuple):
 
     # the keys that may list the layers that are not quantised; if a section has none, the first
     lists: tuple[str, ...] = (IGNORED,)
-    # how a list names all layers whose names end so; empty if it need not do that
+    # how a list names all layers whose names end the same way; empty if it need not do that
     ends: str = ""
     # whether loaders compare whole names with such a list
     is_exact: bool = False
@@ -333,7 +333,7 @@ _METHODS: Mapping[str, Method] = {
     ),
     # its loader replaces all layers in the repeated blocks
     "gptq": Method(groups=_RULES, is_ruled=True, aliases={"format": "checkpoint_format"}),
-    # vLLM reads the second key first
+    # vLLM looks for the second key first
     "fp8": Method((IGNORED, "ignored_layers")),
     "compressed-tensors": Method(
         ("ignore",),
@@ -552,7 +552,7 @@ _MAX_STEPS = 10**7
 
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> re.Pattern[str]:
-    """Return a regular expression. Fails if it is none, or repeats a group."""
+    """Return a regular expression. Fails if it is not one, or repeats a group."""
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -567,9 +567,9 @@ def _compiled(text: str) -> re.Pattern[str]:
 def matches_pattern(text: str, name: str) -> bool:
     """Whether a regular expression, after ``re:`` or alone, matches at the start of a name.
 
-    `re` backtracks: an expression of a few letters can take it years. One that repeats no group
+    `re` backtracks, so an expression of a few letters can take years. One that repeats no group
     takes at most as many steps as there are ways to place its repeats in a name and to choose among
-    its alternatives. Fails if it is no expression, repeats a group, or may take long.
+    its alternatives. Fails if it is not an expression, repeats a group, or may take too long.
     """
     text = text.removeprefix(_PATTERN)
     found = _compiled(text)
@@ -582,7 +582,7 @@ def matches_pattern(text: str, name: str) -> bool:
 
 
 class Configs:
-    """The config files of a model, which are read once, when they are asked for."""
+    """The config files of a model, which are read once, when they are needed."""
 
     def __init__(self, source: Path) -> None:
         self.folder = source if source.is_dir() else source.parent
@@ -630,7 +630,7 @@ class Configs:
             for key, (what, plain) in _CHANGES.items():
                 value = section.get(key)
                 held = value.get("format") if isinstance(value, dict) else value
-                # not null, false or empty, nor one that changes nothing
+                # neither null, false or empty, nor a value that changes nothing
                 parts = value.values() if isinstance(value, dict) else [value]
                 if any(parts) and held not in plain:
                     raise MemdescError(
@@ -662,7 +662,7 @@ _CHANGES: Mapping[str, tuple[str, tuple[Any, ...]]] = {
 
 
 def says_symmetric(section: Json) -> bool:
-    """Whether a section of GPTQ or AWQ says that all zero points, which are stored, are the middle.
+    """Whether a section of GPTQ or AWQ says that all stored zero points are the middle code.
 
     For AWQ, transformers 5 writes `sym` too, whatever the zero points are.
     """

@@ -1,4 +1,4 @@
-"""Experts of a layer: MLX has the weights of all in one tensor, others in a tensor for each expert.
+"""Experts of a layer: MLX has the weights of all in one tensor, others in one tensor per expert.
 
 A stacked tensor is the concatenation of its experts' tensors, so a stack is read as parts of a
 file. Source: mlx-lm 0.32, `sanitize` of `models/qwen3_moe.py`, `mixtral.py` and others.
@@ -60,7 +60,7 @@ def holds_experts(tensor: Entry | Tensor) -> bool:
 
 
 def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return entries with the experts of each stack as their own, unless there is one already."""
+    """Return entries with the experts of each stack as tensors of their own, unless these exist."""
     names = {layer: name for name, layer in _LAYERS.items()}
     found: dict[str, Entry] = {}
     for name, entry in entries.items():

@@ -179,7 +179,7 @@ def _parts_of(name: str, value: Any) -> Parts:
     is_scalar, who = False, short_repr(name)
     if not isinstance(value, Memory):
         # a scalar, as in a state_dict of torch, has dims (1,) here
-        with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
+        with suppress(RuntimeError):  # nested tensors of torch raise here: they have no shape
             is_scalar = getattr(value, "shape", None) == () and hasattr(value, "reshape")
         with about(f"{who} cannot be saved"):
             value = reorder(value.reshape(1) if is_scalar else value, "plain")
@@ -238,7 +238,7 @@ def load(
         A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. The axes
         of an array without a descriptor are its logical dims.
     kind : type
-        What it is and what is returned: `Memory`, `Quantized` or `Record`.
+        What the tensor is and what is returned: `Memory`, `Quantized` or `Record`.
     dtype : str, optional
         What an array holds if its file cannot say so, such as bf16, which numpy saves as void
         elements (``V2``). Nothing is converted, and a file that says another type is refused.
@@ -292,7 +292,8 @@ def load_all(
 ) -> dict[str, Any]:
     """Read all tensors of a file by name, in its order.
 
-    The members of a `.npz` may unpack to 64 times the size of the file, and to 1 GiB in any case.
+    The members of a `.npz` may unpack to 64 times the size of the file, or to 1 GiB if that is
+    more.
 
     Parameters
     ----------
@@ -300,8 +301,8 @@ def load_all(
         As for `load`.
     kind : type, optional
         `Memory`, `Quantized` or `Record`: return those only. By default each tensor must be a
-        Memory. The tensors of a record that the config.json of a model declares are that record;
-        `open_checkpoint` also has each of them as it is stored.
+        Memory. The tensors of a record that a model's config.json declares are returned as that
+        record; `open_checkpoint` also has each of them as it is stored.
     mmap : bool
         As for `load`.
 
@@ -366,7 +367,7 @@ def read_model(path: Path, *, mmap: bool = False, name: str | None = None) -> Mo
 
 
 def value_of(item: Weight | Entry, dtype: str | None = None) -> Memory | Record | Quantized:
-    """Return what a stored tensor holds, or what the tensors of a weight are together."""
+    """Return what a stored tensor holds, or what the tensors of a weight represent together."""
     if isinstance(item, Entry):
         return held_in(item, dtype)
     if item.desc is not None:
@@ -450,7 +451,7 @@ def other_type(said: str, wanted: DataType, way_out: str | None = None) -> Memde
 class StoredTensor(Checked):
     """A tensor in a checkpoint, which makes it: its description and, on request, its bytes.
 
-    What reads bytes fails if the checkpoint is closed, or the file has changed.
+    Reading bytes fails if the checkpoint is closed or the file has changed.
 
     Parameters
     ----------
@@ -672,7 +673,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         return weight_of(self._model.entries, name).names[1:]
 
     def close(self) -> None:
-        """Forget the mapped files; the system unmaps each when no array uses it any more."""
+        """Forget the mapped files; the system unmaps each one when no array uses it any more."""
         self._maps.close()
 
     def __enter__(self) -> Self:

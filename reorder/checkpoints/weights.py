@@ -3,7 +3,7 @@
 The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
 name, as AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt, MLX, bitsandbytes,
 gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe, Nunchaku, ComfyUI,
-TensorRT-LLM, Mistral and Marlin name them. What they are, all sources must agree on: types and
+TensorRT-LLM, Mistral and Marlin name them. All sources must agree on what they are: types and
 shapes, the descriptors and the note stored with them, the tensors beside them, `g_idx`, the config
 files of the model, and a name given by the caller.
 """
@@ -184,8 +184,8 @@ class Model:
     def found(self) -> list[Weight]:
         """The quantised weights with tensors here, without what they are.
 
-        Tensors of theirs may be in files that were not read: in shards that cannot be, or in
-        others of the model.
+        Some of their tensors may be in files that were not read: in damaged shards, or in others of
+        the model.
         """
         unread = self.container.unread.items()
         homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
@@ -212,7 +212,8 @@ class Model:
     def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
         """Return single tensors, and weights with a note or that config.json declares, by name.
 
-        If a weight is something else, `is_strict` refuses that; otherwise its tensors are single.
+        If a weight is something else, `is_strict` refuses it; otherwise its tensors are returned
+        one by one.
         """
         taken, items = dict[str, Weight](), dict[str, Weight | Entry]()
         is_undeclared = self.claims.said is None and not self.claims.problem
@@ -326,7 +327,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
             return _as_noted(entries, held)
         except MemdescError as error:
             reason = str(error)
-    # the size of a tensor in an unread file is not known; codes have a bit or more each
+    # the size of a tensor in an unread file is not known; each code has at least one bit
     most = max(8 * held.nbytes, _MIN_SCALES) if held.dtype in DATA_TYPES else inf
     prefix, tensors, may_have_codes = name, {name: held}, holds_codes(held)
     for codes, is_certain, endings in _rows():
@@ -399,9 +400,9 @@ def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return why layers do not fit that config declares quantised, by name.
+    """Return, by name, why layers that config.json declares quantised do not fit.
 
-    Those of the first result are some of the `plain` ones, and those of the second have codes, but
+    Those in the first result are some of the `plain` layers, and those in the second have codes but
     no scales.
     """
     floats, codes = dict[str, str](), dict[str, str]()

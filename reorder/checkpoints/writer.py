@@ -1,10 +1,10 @@
-"""An output that threads write in any order, and that gets its name when it is whole.
+"""An output that threads write in any order, and that gets its name when it is complete.
 
 It grows in a folder beside the target, `.NAME.memdesc-partial`: files that are being written are in
 `growing`, and finished ones in `files`, each in a folder named after what it is made of. A later
 process keeps the finished files of its own plan, and writes the others from their beginning. A
-process holds `lock` while it writes. Others can predict the folder's name, so one that they could
-write into is refused; what is in it is then this user's own.
+process holds `lock` while it writes. Other users can predict the folder's name, so a folder that
+they could write into is refused; whatever is in it is then this user's own.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ class Writer:
         self.homes = {name: file.name for file in files for name in file.spans}
         self._is_folder, self._overwrite, self._resume = is_folder, overwrite, resume
         self._facts = dict(facts or {})
-        #: where unfinished files are: another folder in each run, so that a worker that was lost
-        #: and still writes does not reach files of a later one
+        #: where unfinished files are: a new folder in each run, so that a lost worker that is still
+        #: writing does not reach the files of a later run
         self.growing = self.folder / _GROWING / os.urandom(8).hex()
         self._lock: _Lock | None = None
         self._check_target()
 
     def begin(self) -> Self:
-        """Take the lock, and create the files, unless that is done."""
+        """Take the lock and create the files, unless that has been done."""
         if self._lock is not None:
             return self
         try:
@@ -105,7 +105,7 @@ class Writer:
                         self.finished.add(name)
                 self._clear(except_for={self._finished(name) for name in self.finished})
                 if self._is_folder and os.path.lexists(self.target):
-                    # fails now if it would fail at the end
+                    # fails now rather than at the end
                     growing, whole = (self.folder / name for name in (_GROWING, _WHOLE))
                     growing.mkdir()
                     whole.mkdir()
@@ -150,7 +150,7 @@ class Writer:
             self.finished.add(name)
 
     def finish(self) -> None:
-        """Finish all files, and give the output its name; a folder that had it is removed."""
+        """Finish all files, and give the output its name; a folder that had the name is removed."""
         for name in [*self.files.keys() - self.finished]:
             self.complete(name)
         with errors_of(self.target, "written"):
@@ -201,7 +201,7 @@ class Writer:
             check_writable(target)  # a pipe is not replaced
         if os.path.lexists(target) and not self._overwrite:
             raise MemdescError(f"{str(target)!r} exists; it is only replaced with --overwrite")
-        if not target.is_symlink():  # of a link, the link itself is replaced
+        if not target.is_symlink():  # if it is a link, the link itself is replaced
             _check_replaced(target, self.files)
 
     def _finished(self, name: str) -> Path:
@@ -253,7 +253,7 @@ class _Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process holds it, not a child that was forked, and it has its name."""
+        """Whether this process, not a forked child, holds it, and it still has its name."""
         with suppress(FileNotFoundError, NotADirectoryError):
             is_same = os.path.samestat(os.fstat(self._handle), self._path.lstat())
             return is_same and self._process == os.getpid()

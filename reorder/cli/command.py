@@ -25,7 +25,7 @@ Options: TypeAlias = Namespace
 Columns: TypeAlias = "Mapping[str, str | Callable[[Facts], str]]"
 """A table: what stands above each column, and a format or a function that makes a cell of a row."""
 
-# More threads are not faster anywhere, and take longer to start.
+# More threads are not faster on any machine, and take longer to start.
 _THREADS = 256
 
 
@@ -39,7 +39,7 @@ class Coloured(str):
 
 
 def one_line(text: str) -> str:
-    """Escape what ends a line or controls a terminal, as names of files and in files may."""
+    """Escape what ends a line or controls a terminal, which names of and in files may contain."""
     if text.isprintable() or isinstance(text, Coloured):
         return text
     return "".join(
@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
 
 def json_of(fact: Any) -> Any:
-    """Return what facts are as JSON."""
+    """Return facts as JSON values."""
     if isinstance(fact, Said):
         return fact.fact
     if isinstance(fact, dict):
@@ -112,7 +112,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 def tabulate(
     columns: Columns, rows: Sequence[Facts], left: Collection[str], *, is_whole: bool = True
 ) -> list[str]:
-    """Return a table of facts; columns stand right but those in `left`.
+    """Return a table of facts; columns are right-aligned except those in `left`.
 
     Columns that are empty below their heads are left out unless it `is_whole`.
     """
@@ -133,7 +133,7 @@ def save(picture: Picture, path: str) -> None:
 
 
 def drawn(picture: Picture) -> list[str]:
-    """Return the lines of a picture: in colour in a terminal, if nobody minds, and cut to fit."""
+    """Return the lines of a picture: in a terminal, cut to fit, and coloured if allowed."""
     lines = picture.text.splitlines()
     if sys.stdout is None or not sys.stdout.isatty():
         return lines  # files and pipes get whole lines
@@ -170,7 +170,7 @@ def facts_of(value: object, *names: str) -> Facts:
 
 
 def is_wanted(name: str, wanted: str) -> bool:
-    """Whether a name has a part, or matches a pattern such as ``*.weight``, in any case."""
+    """Whether a name has a part, or matches a pattern such as ``*.weight``, ignoring case."""
     name, wanted = name.lower(), wanted.lower()
     return fnmatchcase(name, wanted) if any(mark in wanted for mark in "*?[") else wanted in name
 

@@ -75,7 +75,7 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
     """Return a tag whose order of memory turns dims into the sizes of axes; None for no order."""
     if sorted(dims) != sorted(axes):
         return None
-    # of dims of equal size, several orders fit: channels last is the usual one
+    # if dims have equal sizes, several orders fit: channels last is the usual one
     if axes == (dims[0], *dims[2:], dims[1]):
         return "".join(LETTERS[dim] for dim in (0, *range(2, len(dims)), 1))
     by_size = (np.argsort(sizes, kind="stable").tolist() for sizes in (axes, dims))
@@ -189,7 +189,7 @@ def _is_folder_of_files(path: str) -> bool:
 
 
 def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
-    """Return the files of a folder by name, and why what else it holds is not read."""
+    """Return the files of a folder by name, and why everything else in it is not read."""
     files, others = {}, {}
     for each in sorted(as_path(path).iterdir()):
         name = each.name
@@ -216,7 +216,7 @@ def _is_checkpoint(path: str) -> bool:
 def _compare_sets(
     options: Options, left: Contents, right: Contents, unread: Mapping[str, str]
 ) -> tuple[Facts, int]:
-    """Compare what has the same names on both sides; `unread` says why something is left out."""
+    """Compare what has the same name on both sides; `unread` says why something is left out."""
     pairs = [*compare_contents(left, right, **_tolerance(options))]
     apart = [pair for pair in pairs if not pair.is_equal]
     facts: Facts = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reorder.opencl import Device
 
 _PACKAGES = ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl")
-# what a report has of a device, by pyopencl's names
+# what a report says about a device, by pyopencl's names
 _DEVICE_INFO = (
     *("vendor", "driver_version", "opencl_c_version", "max_compute_units"),
     *("max_work_group_size", "local_mem_size", "global_mem_size", "global_mem_cacheline_size"),
@@ -71,7 +71,7 @@ def _version(package: str) -> str:
 
 
 def _report() -> list[str]:
-    """Return Markdown about the machine and each device, with what a few moves gave there."""
+    """Return Markdown about the machine and each device, with the results of a few moves there."""
     packages = ", ".join(f"{package} {_version(package)}" for package in _PACKAGES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [f"memdesc {memdesc.__version__}, {system}: {packages}"]
@@ -88,7 +88,7 @@ def _report() -> list[str]:
 
 
 def _rows_of(device: Device) -> Iterator[tuple[str, str]]:
-    """Yield what a device says of itself, then whether moves to it and back are exact."""
+    """Yield what a device reports about itself, then whether moves to it and back are exact."""
     import pyopencl as cl  # only doctor asks
 
     for name in _DEVICE_INFO:

@@ -117,7 +117,7 @@ def slow_strides(plan: ReorderPlan) -> list[str]:
 
 
 def _spread(desc: MemoryDesc, apart: int) -> str:
-    """Return the strides of rows that are a cache line longer, where strides say it all."""
+    """Return the strides of rows that are a cache line longer, if strides describe the layout."""
     if desc.layout.xor or desc.layout.inner():
         return ""
     longer = apart + _LINE_BITS // desc.dtype.bits

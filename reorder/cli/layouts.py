@@ -1,4 +1,4 @@
-"""Layouts that commands read, and what they say of them."""
+"""Layouts that commands read, and what commands say about them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def layout_of(options: Options, text: str | None = None) -> MemoryDesc | ImageDe
 
 
 def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
-    """Read a layout; say so if it is the name of a file."""
+    """Read a layout; if it is the name of a file, say so."""
     try:
         return memdesc.parse_layout(text, *given, **more)
     except UnknownFormatError:

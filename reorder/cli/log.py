@@ -31,7 +31,7 @@ _NEXT = (
     'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures these '
     "reorders here"
 )
-# what is said of reorders that nothing else is said of
+# what the report says about reorders that fit nothing else
 _NEEDED = "other reorders: needed for the layouts at both ends"
 _UNCLEAR = "not understood: what they do, or how their tensors lie, is not known"
 # how far the lines below a row of a table are indented: what made and used the tensors

@@ -124,7 +124,7 @@ def _run(given: Sequence[str]) -> int:
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2
-    except OSError as error:  # such as names longer than the system has
+    except OSError as error:  # such as names longer than the system allows
         about = "" if error.filename is None else f"{short_repr(error.filename)}: "
         _complain(f"{about}{reason_of(error)}", given)
         return 2
@@ -157,7 +157,7 @@ def _written(stream: TextIO | None, text: str) -> str:
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
     except OSError as error:
-        # the interpreter flushes the stream again at its end: that goes to nowhere
+        # the interpreter flushes the stream again when it ends; that goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return "" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
     return ""

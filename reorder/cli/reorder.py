@@ -42,7 +42,7 @@ _CODE_BITS = 8
 
 
 def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any] | None:
-    """Return what `quantized_parts` stores beside a result, or None if nothing scales it."""
+    """Return what `quantized_parts` stores beside a result; None if nothing scales it."""
     sizes = {each.role: each.sizes for each in bind(attr, src, dst).operands}
     given = {each.role: each for each in attr.parameters if each.role.startswith("dst")}
     if not given:
@@ -134,7 +134,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> Output:
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
-    # its name in SRC, or that of SRC if it has none there
+    # its name in SRC, or the name of SRC if it has none there
     name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
     return Output(target, None if options.raw else _stored(options.dst, target), name, scales)

@@ -60,7 +60,7 @@ def _banks(desc: MemoryDesc) -> list[Facts]:
     """Return the bank conflicts of 32 lanes along each dim, by the bytes that each moves."""
     found = []
     for dim, nbytes in product(range(desc.ndims), (16, 8, 4, 2, 1)):
-        with suppress(MemdescError):  # so many bytes are not adjacent
+        with suppress(MemdescError):  # this many bytes are not adjacent
             conflicts = desc.bank_conflicts(dim, nbytes)
             letter = (desc.letters or LETTERS)[dim]
             found.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})

@@ -80,7 +80,7 @@ class Operand:
 
     @cached_property
     def kind(self) -> Format | Foreign | None:
-        """The kind of the file; None if it is unknown or cannot be read: reading it says why."""
+        """The kind of the file; None if unknown, or if it cannot be read: reading it says why."""
         try:
             return kind_of(self.path)
         except MemdescError:
@@ -403,7 +403,7 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
             reason = f": {error}"
     if how.layout is not None:
         given = _parse(how, how.dims, default=None)
-        # whoever says where the bytes begin knows what they are
+        # a caller who says where the bytes begin knows what they are
         if named is not None and how.offset is None and buffer_of(given) != named:
             raise _misnamed(path, named, f"{how.flag}, which says {given!r}")
         return given

@@ -54,7 +54,7 @@ _SAMPLES = 4096
 _NEAR = 0.75
 _MAX_NEAR = 3
 # Bytes look like a type if at least this share of their values is ordinary, and unlike it if at
-# most the rest is.
+# most one minus this share is.
 _ORDINARY = 0.9
 # How far elements may be apart, relative to the reference, for a hint that values were rounded.
 _LOOSE = 1e-3
@@ -226,7 +226,7 @@ def identify(
     Parameters
     ----------
     data : ndarray, Memory, or object with the buffer protocol
-        The bytes; of an array, its bytes in C order.
+        The bytes; for an array, its bytes in C order.
     like : ndarray, Memory, or tensor with DLPack, optional
         The same values by their logical dims.
     dims : iterable of int, optional
@@ -284,7 +284,7 @@ def identify(
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
-    """Return flat bytes, aligned for any type; of an array, its elements in C order."""
+    """Return flat bytes, aligned for any type; for an array, its elements in C order."""
     if isinstance(data, Memory):
         return data.data
     refuse_masked("data", data)

@@ -199,7 +199,7 @@ class TorchLayers:
         )
 
     def foreign(self, *_: object) -> tuple[VerbosePrimitive, ...]:
-        """Return none: times tell whether executions are of the same run."""
+        """Return none: times show whether executions belong to the same run."""
         return ()
 
 

@@ -85,7 +85,7 @@ class VerboseEntry(NamedTuple):
 
 
 class UnreadLine(NamedTuple):
-    """A line of oneDNN whose form is not known: its number from 1, and what is wrong with it."""
+    """A line of oneDNN in an unknown form: its number, from 1, and what is wrong with it."""
 
     line: int
     text: str

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Progress = Callable[["ConvertProgress"], None]
 
 
-# more threads are not faster anywhere, and take longer to start
+# more threads are not faster on any machine, and take longer to start
 _MAX_THREADS = 256
 
 
@@ -70,16 +70,16 @@ class ConvertOptions(NamedTuple):
         The most bytes of tensors in a file of a folder; None keeps the files of the source.
     verify : bool
         Whether the output is read back and compared with what the rules make of the input: all
-        bytes with compiled code, and a part of each piece with the definition in numpy. Whether
-        the rules are what the model needs is not checked.
+        bytes with compiled code, and a part of each piece with the definition in numpy. It is not
+        checked whether the model needs these rules.
     resume : bool
         Whether to keep the files that an interrupted call finished, if their sources, the rules
         that apply to them and the version are the same; other files start again.
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
     dry_run : bool
-        Whether to write nothing, and check everything but the numbers in tensors and the checksums
-        of a .npz.
+        Whether to write nothing, and to check everything but the numbers in tensors and the
+        checksums of a .npz.
 
     Examples
     --------
@@ -191,7 +191,7 @@ class ConvertProgress(NamedTuple):
 
 @value_class
 class Conversion:
-    """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
+    """A conversion that is ready to run: everything that a rule may get wrong has been checked."""
 
     # what happens to each tensor or record, and to the files beside them, in pieces
     steps: tuple[Step, ...]
@@ -242,8 +242,8 @@ class Conversion:
     ) -> ConvertReport:
         """Write the output and give it its name; return what was done.
 
-        Without `execute`, tasks run on threads. After a failure, a later call can keep finished
-        files, unless numbers are lost, as they would be again.
+        Without `execute`, tasks run on threads. After a failure, a later call can keep the finished
+        files, unless the failure is that numbers are lost, which would happen again.
         """
         count, most = self.options.thread_count, self.options.max_bytes
         run_all = execute or partial(run_tasks, threads=count, max_bytes=most)
@@ -310,10 +310,10 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     progress: Progress | None = None,
     client: Client | None = None,
 ) -> ConvertReport:
-    """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
+    """Convert a checkpoint to other layouts, packings and types, as `memdesc convert` does.
 
-    Memory is bounded, however large the tensors are. The output gets its name when it is whole; a
-    call with `resume` keeps the finished files that an interrupted one left beside it.
+    Memory is bounded, however large the tensors are. The output gets its name when it is complete;
+    a call with `resume` keeps the finished files that an interrupted one left beside it.
 
     *Law*: the output has the tensors that `reorder` and `repack` make of those of the source.
 
@@ -331,7 +331,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         new weights.
     map : list of str or path, optional
         Rules that come after `to`: strings, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``,
-        and paths of files with a rule in each line. The last rule that matches a tensor applies;
+        and paths of files with one rule per line. The last rule that matches a tensor applies;
         tensors without one are copied.
     options : ConvertOptions, optional
         Bounds, and what the conversion may do.
@@ -339,8 +339,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         Called with a `ConvertProgress`: once when everything is planned, then after each piece.
         What it raises ends the conversion.
     client : distributed.Client, optional
-        Its workers write the files of the output, one file at a time each; they see the same files
-        under the same paths.
+        Its workers write the files of the output, each of them one file at a time; they see the
+        same files under the same paths.
 
     Returns
     -------
@@ -421,7 +421,7 @@ def plan_conversion(
             resume=options.resume,
             facts=_facts(given, (*steps, *copied), files),
         )
-        # whether a record can become another one shows in any piece of it
+        # any piece of a record shows whether it can become another one
         between = (x for x in reversed(steps) if isinstance(x.change.dst, RecordDesc))
         repacks = {x.change: x for x in between if isinstance(x.change, Repack)}
         none = Place(wanted, 0, 0)
@@ -433,10 +433,11 @@ def plan_conversion(
 def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) -> dict[str, str]:
     """Return a digest for each file of an output; with equal digests, its bytes are equal.
 
-    A file that is read is known by its size and time, as the input may be moved to another folder.
+    A file that is read is identified by its size and time, because the input may be moved to
+    another folder.
     """
     home = source if source.is_dir() else source.parent
-    text = cache(repr)  # layers of a model change alike
+    text = cache(repr)  # the layers of a model change in the same way
     homes = {name: file.name for file in files for name in file.spans}
     made = {file.name: [f"{__version__} {file.nbytes}"] for file in files}
     for file in files:

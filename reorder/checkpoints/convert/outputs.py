@@ -72,7 +72,7 @@ _WEIGHTS = ".safetensors"
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
-# the same weights as pickles, in the files of Mistral, or in another type; none of them is read
+# the same weights as pickles, in Mistral's files, or in another type; none of these are read
 _SAME = re.compile(
     r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth"
     r"|consolidated.*\.safetensors(\.index\.json)?"
@@ -89,8 +89,8 @@ def is_folder(target: Path) -> bool:
 def output_format(target: Path, *, may_be_folder: bool) -> str:
     """Return the key of the format of an output; folders hold safetensors.
 
-    Names of models have dots, as in ``Llama-3.1-8B``: the ending of what may be a folder belongs to
-    its name, unless it is like that of a format.
+    Names of models have dots, as in ``Llama-3.1-8B``, so the ending of what may be a folder belongs
+    to its name, unless it resembles that of a format.
     """
     ending = target.suffix.lower()
     endings = [row.ending for row in FORMATS.values()]
@@ -137,7 +137,7 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
     if is_folder(target):
         stem = stem_of(path.name for path in container.files if source.is_dir())
         files = _beside(source, stem, plan, others)
-        # weights that are not tensors of this checkpoint stay out of it, thanks to an index
+        # weights that are not tensors of this checkpoint: an index leaves them out
         is_indexed = any("/" not in x.name and x.name.endswith(_WEIGHTS) for x in files)
         if shard_bytes is None:
             sizes = [FileState.at(path).nbytes for path in container.files]
@@ -225,7 +225,7 @@ def _other_files(source: Path, container: Container) -> Iterator[Path]:
 
 
 def _tensor_warnings(container: Container, plan: Plan) -> Iterator[str]:
-    """Warn about what the format of an output does not show or hold."""
+    """Warn about what the format of an output does not show or cannot hold."""
     form = FORMATS[plan.format]
     moved = [tensor for step in plan.steps if not step.change.is_copy for tensor in step.tensors]
     permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
@@ -260,7 +260,7 @@ _DTYPES = {name: DATA_TYPES[name].numpy.name for name in UNQUANTISED}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
 # how DeepSeek-V4 stores experts, beside the section; loaders believe it
 _EXPERT_DTYPE = "expert_dtype"
-# the part of a model whose type is that of the model, if the model says none
+# the part of a model whose type is that of the model, if the model declares none
 _TEXT = "text_config"
 
 
@@ -341,7 +341,7 @@ def _layers(plan: Plan, config: Json, held: Json) -> Layers:
         for tensor in step.tensors:
             owner, is_float = tensor.name.rpartition(".")[0], tensor.dtype in _DTYPES
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
-            # codes with scales beside them are no record
+            # codes with scales beside them are not a record
             if not is_float and (step.change.is_copy or is_record):
                 quantised[owner] = None
             elif is_float and (is_layer or holds_experts(tensor)) and not is_record:

@@ -2,7 +2,8 @@
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
-together with their scales, or not at all. All that is written is read off the list of steps.
+together with their scales, or not at all. Everything that is written follows from the list of
+steps.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class Plan:
 
     def _choose(self, chosen: Mapping[str, Chosen], rules: Sequence[Rule]) -> dict[str, Chosen]:
         """Return the rule of each tensor, and the weight that it moves as a whole, if it does."""
-        # tensors that belong to no weight have prefixes too
+        # tensors that do not belong to any weight have prefixes too
         layers: dict[str, dict[str, Weight]] = {x.rpartition(".")[0]: {} for x in self._entries}
         for weight in self._weights:
             if self._entries.keys() >= {*weight.names}:
@@ -227,7 +228,7 @@ class Plan:
         src, dst = moved.desc, step.change.dst
         if not weight.tensors and src and isinstance(dst, RecordDesc) and src.name == dst.name:
             return step
-        # what serves codes goes with their format, unless a rule names it
+        # tensors that serve codes go with their format, unless a rule names them
         beside = (f"{step.name}{end}".removeprefix(".") for end in SERVING)
         served = (x for x in beside if x in self._entries and x not in self._chosen)
         return replace(step, dropped=(*step.dropped, *(self._entries[name] for name in served)))
@@ -259,7 +260,7 @@ class Plan:
         names = {name: self._rule(name).renamed(name) for name in self._entries}
         renamed = {names[name]: entry for name, entry in self._entries.items()}
         for weight in self._weights:
-            # of a weight that moves as a whole, no tensor has a rule of its own
+            # no tensor of a weight that moves as a whole has a rule of its own
             alone = own if any(self._chosen.get(x, (0, None))[1] for x in weight.names) else changed
             wrong = [name for name in weight.names if name in alone]
             moved = [name for name in weight.names if names.get(name, name) != name]
@@ -288,7 +289,7 @@ class Plan:
                 own[name].fail(f"{name} holds codes {why}; leave it as it is")
 
     def _problem(self, weight: Weight, name: str) -> str:
-        """Return what is wrong with a change of a tensor alone, and the way out."""
+        """Return what is wrong with changing a tensor alone, and the way out."""
         group = decide(weight, self.model.claims)
         if group.desc is None:
             way = (
@@ -326,9 +327,9 @@ def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
 
 
 def _check_names(steps: Sequence[Step]) -> None:
-    """Refuse names that two values have once the output is loaded."""
+    """Refuse names that two values would have once the output is loaded."""
     written = [(step, tensor) for step in steps for tensor in step.tensors]
-    # what a note says may be wrong
+    # a note may be wrong
     listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
     members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
     homes: dict[str, Step] = {}
@@ -545,7 +546,7 @@ def _element_type(name: str, given: DataType) -> DataType:
             resolve(name, (), kind.bits)
         except UnsupportedFormatError:
             continue
-        except MemdescError:  # a name for any number of dims, or none: the caller finds out
+        except MemdescError:  # a name for any number of dims, or not a name: the caller finds out
             return given
         return kind
     return given

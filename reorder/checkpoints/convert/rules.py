@@ -59,14 +59,14 @@ class Rule:
 
     # as it was given, for messages
     text: str
-    # of names: ``*`` matches any letters, and dots too
+    # pattern of names: ``*`` matches any letters, and dots too
     pattern: str
     # what the tensors hold and what they become
     src: FormatName | None = None
     dst: FormatName | None = None
     # the data type that they become
     dtype: str | None = None
-    # the new name; each ``*`` in it stands for what that of the pattern matched
+    # the new name; each ``*`` in it stands for what the one in the pattern matched
     rename: str | None = None
     # the type of the elements in the container's words, if the name does not say it
     holds: str | None = None
@@ -80,13 +80,13 @@ class Rule:
     groups: tuple[int, ...] | None = None
 
     def has_only(self, *keys: str) -> bool:
-        """Whether it says nothing but what these keys do."""
+        """Whether it has no keys but these."""
         said = {key: getattr(self, key) for key in keys}
         return self == Rule(self.text, self.pattern, **said)
 
     def matching(self, names: Collection[str]) -> list[str]:
         """Return the names that its pattern matches."""
-        if "*" not in self.pattern:  # as where each of thousands of layers has a rule
+        if "*" not in self.pattern:  # for example, if each of thousands of layers has a rule
             return [self.pattern] if self.pattern in names else []
         expression = _expression(self.pattern)
         return [name for name in names if expression.match(name[::-1])]
@@ -105,7 +105,7 @@ class Rule:
 
     def fail_unmatched(self, names: Collection[str]) -> NoReturn:
         """Refuse a rule that matches nothing, with similar names, or how many there are."""
-        import difflib  # only a wrong rule needs it
+        import difflib  # needed only for a wrong rule
 
         short = [name for name in names if len(name) <= _MAX_COMPARED]
         near = difflib.get_close_matches(self.pattern[:_MAX_COMPARED], short, 3, 0.3)
@@ -121,8 +121,9 @@ COPY = Rule("", "*")
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return a regular expression of names from end to start, with a group for each star.
 
-    Earlier stars match as much as they can, so those first from the end are short. The first place
-    where the text between stars fits is as good as any: `(?>...)` keeps `re` from trying others.
+    Earlier stars match as much as they can, so the last ones, which come first from the end, are
+    short. The first place where the text between stars fits is as good as any: `(?>...)` keeps `re`
+    from trying others.
     """
     first, *others = (re.escape(part[::-1]) for part in reversed(re.split(r"\*+", pattern)))
     middle = "".join(f"(?>(.*?){part})" for part in others[:-1])
@@ -136,7 +137,7 @@ def is_record(given: FormatName | None) -> TypeGuard[FormatName]:
 
 
 def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is one, a path is a file of lines, but for empty ones and ``# ...``."""
+    """Read rules: a string is one, a path is a file of them, without empty and ``#`` lines."""
     if not isinstance(given, list | tuple):
         raise MemdescError(
             f"map must be a list of rules, not {short_repr(given)}: the last one that matches "

@@ -43,7 +43,7 @@ class Way(NamedTuple):
     # what they become, with the options that loaders of the target expect; ``*`` stands for the
     # value that the source has
     dst: FormatName
-    # the type of codes that these loaders read; empty for all that the record has
+    # the type of codes that these loaders read; empty for all types that the record has
     codes: str
     # whether it takes only symmetric sources: they have neither zero points nor offsets, or
     # config.json says that all zero points are the middle code
@@ -166,7 +166,7 @@ class Decided(NamedTuple):
 
 
 def checked_target(name: object) -> str:
-    """Return the name of a target. Fails if there is none; the message has the one meant."""
+    """Return the name of a target. Fails if there is none; the message suggests the one meant."""
     if name == _MLX:
         raise MemdescError(
             "mlx-lm may change names, shapes and values of a model, so --to mlx is left to it: "
@@ -312,7 +312,7 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
 
 
 def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
-    """Yield warnings about loaders that do not read what a record becomes."""
+    """Yield warnings about loaders that cannot read what a record becomes."""
     name, held, lost = dst.name, dict(dst.options), list[tuple[str, str, str]]()
     if name == "gptq" and held.get("zeros") == "v2":
         yield (
@@ -363,7 +363,7 @@ def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
 
 
 def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -> Decided:
-    """Return how the layers of a model of floats that whole blocks cover are quantised."""
+    """Return how those layers of a model of floats are quantised that whole blocks cover."""
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
     moved, left, stacks = dict[str, str](), list[str](), list[str]()

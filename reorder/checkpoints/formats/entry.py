@@ -1,4 +1,4 @@
-"""Tensors at rest: what headers say of them, what they hold, and how they are stored.
+"""Tensors at rest: what headers say about them, what they hold, and how they are stored.
 
 All formats read into `Entry` and `Container`, and write from `Tensor` and `PlannedFile`. If dtype
 and shape do not say what a tensor holds, the metadata has a descriptor: a layout as `to_json`
@@ -45,7 +45,7 @@ Desc = MemoryDesc | RecordDesc
 
 # the most bytes in the name of a tensor; real names have about a hundred
 MAX_NAME = 2**16 - 1
-# what messages say about tensors without an entry
+# what messages say of tensors without an entry
 NOT_BYTES = (
     "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
     "the like)"
@@ -265,7 +265,7 @@ def check_name(name: object) -> str:
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
-    """Refuse tensors that share a name, or have one or a shape that cannot be stored."""
+    """Refuse tensors that share a name, or whose name or shape cannot be stored."""
     found: set[str] = set()
     for tensor in tensors:
         if check_name(tensor.name) in found:
@@ -281,7 +281,7 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return the entries of a file by name; refuse equal names, shared bytes, and bytes past it."""
+    """Return the entries of a file by name; refuse equal names, and bytes shared or past it."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
@@ -499,7 +499,7 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
 def container_of(
     form: str, path: Path, entries: Sequence[Entry], metadata: Mapping[str, Any]
 ) -> Container:
-    """Return what a file's headers say, given its tensors without and metadata with descriptors."""
+    """Return what a file's headers say, given its tensors, and metadata with the descriptors."""
     names = {each.name for each in entries}
     texts, rest = dict[str, str](), dict[str, Any]()
     for key, text in metadata.items():
@@ -569,7 +569,7 @@ def _misfit(entry: Entry, desc: Desc) -> str:
     if isinstance(desc, RecordDesc):
         return "" if held is None or is_integer or not entry.nbytes else "u8"
     if not entry.nbytes or desc.layout.xor:
-        return ""  # of a swizzle there are only bytes
+        return ""  # a swizzled layout is stored as bytes only
     dtype = desc.dtype
     blocks = [block.extent for block in sorted(desc.blocks, key=memory_order)]
     meant = f"{dtype} of shape {(*blocks,)}"

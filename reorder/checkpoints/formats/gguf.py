@@ -2,12 +2,11 @@
 
 The package `gguf` loops over as many values as a header claims even if the file is shorter, so
 headers are read here, and never beyond the end of the file. Metadata is kept as bytes. A tensor of
-a type that is not in our table is bytes with the type's number; as its size is not known, it is
-taken to end where the next tensor starts, and may include padding.
-A model in several files, NAME-00001-of-00003.gguf and so on, is read as one: each part says how
-many there are and which one it is, and the first has the metadata.
-Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format; gguf 0.19 (`GGML_QUANT_SIZES`,
-`GGUFValueType`, `SHARD_NAME_FORMAT`, `Keys.Split`).
+a type that is not in our table is bytes with the type's number; because its size is not known, it
+is taken to end where the next tensor starts, and may include padding. A model in several files,
+NAME-00001-of-00003.gguf and so on, is read as one: each part says how many there are and which one
+it is, and the first has the metadata. Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the
+format; gguf 0.19 (`GGML_QUANT_SIZES`, `GGUFValueType`, `SHARD_NAME_FORMAT`, `Keys.Split`).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class _Reader:
     def take(self, count: int, what: str) -> bytes:
         left = self._end - self.at
         data = self._file.read(count) if count <= left else b""
-        if len(data) < count:  # it is not mapped: a file that shrinks is an error, not a signal
+        if len(data) < count:  # not mapped: a file that shrinks is an error, not a signal
             left = min(left, len(data)) if count <= left else left
             raise MemdescError(
                 f"{what} at byte {self.at} takes {count} bytes, but {left} are left of the file or "
@@ -151,7 +150,7 @@ def read(path: Path) -> Container:
 
 
 def _split_of(part: Container) -> tuple[int, int, int]:
-    """Return which part of a model a file is, of how many, and the tensors of all; 0 if unsaid."""
+    """Return which part of a model a file is, of how many, and the tensors of all; or zeros."""
     with naming(part.files[0]):
         number, count, ntensors = (_integer(part.metadata, key) for key in _SPLIT)
     return number, count, ntensors
@@ -191,7 +190,7 @@ def _read_part(path: Path) -> Container:
                 raise MemdescError(f"{place}, not a multiple of the alignment, {alignment}")
             if after and after[-1] < at:
                 raise MemdescError(f"{place}, but the next, {short_repr(after[0])}, before it")
-            # how many bytes one of an unknown type has is not known
+            # the size of a tensor of an unknown type is not known
             nbytes, row = (after[-1] if after else state.nbytes - start) - at, _TYPES.get(kind)
             if row or not prod(shape):
                 nbytes = prod(shape) // row.block * row.nbytes if row else 0
@@ -257,7 +256,7 @@ def _text(text: str) -> bytes:
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     """Return a tensor as GGUF has it, and the number of its type.
 
-    For types that GGUF lacks it has integers of as many bits, and it joins the outermost dims.
+    If GGUF lacks its type, it has integers of the same width. The outermost dims are joined.
     """
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)

@@ -160,7 +160,7 @@ def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def read_npy(path: Path) -> Container:
     """Read the header of a .npy. Fails if it is damaged."""
     with open_container(path, "a .npy file") as (file, state):
-        # the name of a file may be any bytes, but that of a tensor is text
+        # the name of a file may be any bytes, but the name of a tensor is text
         name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
         entry, *_ = _read_entry(file, state.nbytes, name, (path, 0, state))
         if rest := state.nbytes - entry.offset - entry.nbytes:
@@ -285,7 +285,7 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
             raise MemdescError(f"{who} is not row-major as its descriptor is; remove {place}")
         if beside.file_size > MAX_DESCRIPTOR:
             raise MemdescError(f"{place} has more than {MAX_DESCRIPTOR} bytes")
-        with archive.open(beside) as file:  # a bound, as it may unpack to more than it claims
+        with archive.open(beside) as file:  # a bound, because it may unpack to more than it claims
             entry = describe(entry, file.read(MAX_DESCRIPTOR + 1).decode(), place)
     return replace(entry, source=lambda _: data) if wanted else entry
 
@@ -336,7 +336,7 @@ def _form_of(tensor: Tensor) -> tuple[bytes, str]:
     held = DATA_TYPES.get(kind)
     if held is None or held.is_packed:
         return _header(np.dtype(np.uint8), (tensor.nbytes,)), desc_to_json(desc, tensor.note)
-    # numpy's own types, or words instead of those of ml_dtypes
+    # numpy's own types, or words for types of ml_dtypes
     own = held.numpy if held.numpy.isbuiltin == 1 else held.bits_dtype
     return _header(own, tensor.shape), desc_to_json(desc, tensor.note)
 

@@ -1,10 +1,9 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are mapped and read as protobuf messages, field by field, since `onnx.load` copies all of
-them into memory. They are not written: nodes depend on the types and shapes of their inputs, so a
-model could only be copied.
-Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
-https://protobuf.dev/programming-guides/encoding.
+Models are mapped and read as protobuf messages, field by field, because `onnx.load` would copy all
+of them into memory. They are not written: nodes depend on the types and shapes of their inputs, so
+a model could only be copied. Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding
+of protobuf, https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ def _initializer(
     last, dims, external = dict[int, _Field](), list[int](), dict[str, str]()
     for field in message.fields():
         if field.number == _DIMS:
-            # a damaged model may have any number of them
+            # a damaged model may have any number of dims
             dims += islice(field.numbers(), MAX_NDIMS + 1)
             checked_shape(dims)
         elif field.number == _EXTERNAL:

@@ -1,9 +1,9 @@
 """Families of kernels in tiles that go through local memory.
 
 Between two buffers they suit a nest whose innermost loops differ in src and dst, or the loops
-around one that is short. A tile covers some steps of several loops. On each side its run loops are
-contiguous: work items access vectors along them. A loop may be in both runs. An image is best
-accessed in small rectangles of columns and rows, which devices store together.
+around one that is short. A tile covers some steps of several loops. On each side, the loops of its
+run are contiguous, and work items access vectors along them. A loop may be in both runs. An image
+is best accessed in small rectangles of columns and rows, which devices store together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _MIN_ROW = 96
 # Conversions: elements of the shortest run, bits of the longest vector, and its fewest elements
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
-# bytes of the longest part that stays together in both
+# bytes of the longest part that is contiguous in both src and dst
 _MAX_SHARED = 128
 
 
@@ -66,8 +66,8 @@ _SECTOR = 32
 # dst, more of them where rows of src are shorter. A work item loads the rows that it transposes.
 _SKEWED = {4: (192, 128), 8: (96, 128), 16: (48, 128), 32: (32, 64)}
 
-# The most tiles along a loop that are evened out: of more, the last one matters less. They may get
-# larger, and leave so many bytes of local memory for what is not data.
+# The most tiles along a loop that are evened out: with more tiles, the last one matters less. They
+# may get larger, but leave this many bytes of local memory for what is not data.
 _MAX_EVENED, _BESIDE = 3, 1024
 
 # bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it
@@ -84,7 +84,7 @@ _PADDINGS = tuple((padding, gap) for gap in (0, 4, 8, 16) for padding in (0, 4, 
 
 
 def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
-    """Make the launch of a nest that transposes long rows which start at any byte."""
+    """Make the launch of a nest that transposes long rows that start at any byte."""
     nest, bits = task.nest, task.bits
     along_dst = nest.along(1) if _has_rows(task) else None
     if along_dst is None:
@@ -134,7 +134,7 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
     if not top or [loop.stride(1) for loop in loops[: top + 1]] != [*lengths[:-1], row]:
         return ()
     if nest.sizes:
-        # all of src is loaded, its padding too; rows of dst end at the size
+        # all of src is loaded, including its padding; rows of dst end at the size
         indices = [loop.strides[1:2] for loop in loops[:top]] + [((0,),)] * len(loops[top:])
         suits = [loop.strides[2:] for loop in loops] == indices
     else:
@@ -168,13 +168,13 @@ def _has_rows(task: KernelTask) -> bool:
 
 
 def _uniform_run(loops: Sequence[Loop], chain: Chain, varying: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the loops of a run along which roles are the same, or one, along which they vary."""
+    """Return the loops of a run along which roles are the same, or a loop where they vary."""
     uniform = takewhile(lambda k: loops[k].uniform(varying) == varying, chain.run)
     return tuple(uniform) or chain.run[:1]
 
 
 def _evened(extent: int, steps: int, unit: int, most: int) -> int:
-    """Return about as many steps of a tile, so that the last of few tiles is hardly shorter."""
+    """Return about this many steps of a tile, so that the last of a few tiles is hardly shorter."""
     count = max(round(extent / steps), 1)
     evened = -(-extent // count // unit) * unit
     return steps if steps % unit or count > _MAX_EVENED or evened > most else evened
@@ -214,7 +214,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         if dst.is_shifted and dst.run[0] == src.run[0]:
             return ()
         vectors = max(vectors, body.accesses(dst))
-        # an H200 is slower if it takes vectors of moves to be whole
+        # an H200 is slower if moves take vectors to be whole
         body = replace(body, src=src._replace(is_whole=False), dst=dst._replace(is_whole=False))
     return _launched(task, nest, body, task.work_items(min(work_items, 1 << ceil_log2(vectors))))
 
@@ -269,7 +269,7 @@ def _staged(
     packed = 1 if first in src.run or (shared < count and bits[1] >= BYTE_BITS) else shared
     src = src._replace(is_whole=src.is_whole and not sizes)
     body = Staged(tuple(extents), src, dst, LocalLayout(element), packed, sizes=sizes)
-    # elements have fewer addresses to compute on the side where they are at the same distances
+    # fewer addresses are computed on the side where elements are at the same distances
     is_regular = body.is_regular(src) or dst.is_shifted or not body.is_regular(dst)
     if packed == 1 and not is_regular and min(bits) >= BYTE_BITS:
         body = replace(body, is_gathered=element <= WORD)
@@ -314,7 +314,7 @@ def _extents(
 
 
 def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
-    """Whether the runs of src and dst have different loops, but perhaps a short first one."""
+    """Whether the runs of src and dst have different loops, except perhaps a short first one."""
     first, *others = zip(src.run[:2], dst.run[:2], strict=False)
     is_short = nest.loops[src.run[0]].extent * bits <= _MAX_SHARED * BYTE_BITS
     return first[0] != first[1] or (is_short and any(one != other for one, other in others))
@@ -374,7 +374,7 @@ _MIN_PIXEL_RUN = 32
 _MAX_STEPS = 16
 
 
-# adjacent work items take a rectangle of so many columns and rows of the image
+# adjacent work items take a rectangle of this many columns and rows of the image
 _RECTANGLE = (4, 2)
 # Bytes of a run of the buffer and of the tile, and the work items of a group: of tiles that pack an
 # image, and of those that unpack one.
@@ -431,7 +431,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
 
 
 def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
-    """Whether each element of dst depends on one of src alone, in 32 bits, without padding."""
+    """Whether each element of dst depends on only one of src, in 32 bits, without padding."""
     is_whole = not nest.sizes and all(loop.valid == loop.extent for loop in nest.loops)
     is_narrow = max(conversion.widths) <= _MAX_PIXEL_BITS
     return is_whole and is_narrow and not conversion.varying and BETA not in conversion.roles
@@ -454,7 +454,7 @@ def _edge(loops: list[Loop], image: int, coord: int, limit: int) -> Chain | None
 def _pixel_extents(
     loops: list[Loop], chains: list[Chain], order: Iterable[int], most: int
 ) -> list[int]:
-    """Return the steps of each loop in a tile of at most `most` pixels, or of the least tile."""
+    """Return the steps of each loop in a tile of at most `most` pixels, or in the smallest tile."""
     extents = [1] * len(loops)
     for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):

@@ -1,6 +1,6 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
-Most reorders are one transfer. Each box of a plan has a launch, unless tiles take the padded space
+Most reorders are one transfer. Each box of a plan has a launch, unless tiles cover the padded space
 of dst as a whole. If boxes do not move whole pixels, elements go through a linear buffer of the
 image's pixels. PoCL 3.1's kernels cannot access images of one f16 channel: the runtime copies them.
 """
@@ -46,7 +46,7 @@ _FAMILIES = (
 
 
 class OperandSpec(NamedTuple):
-    """One operand as launches depend on it: its linear descriptor, its pixels, and their type."""
+    """What launches depend on in one operand: its linear descriptor, its pixels, and their type."""
 
     desc: MemoryDesc
     image: ImageShape | None = None
@@ -54,7 +54,7 @@ class OperandSpec(NamedTuple):
 
     @classmethod
     def of(cls, desc: MemoryDesc | ImageDesc, channel_type: str = "") -> OperandSpec:
-        """Return what a descriptor says."""
+        """Return the specification of a descriptor's operand."""
         if isinstance(desc, ImageDesc):
             return cls(desc.desc, ImageShape.of(desc), channel_type)
         return cls(desc)
@@ -143,7 +143,7 @@ def plan_transfers(
 def _transfer(
     src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None
 ) -> Transfer | None:
-    """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
+    """Return one transfer; None if there is an image and boxes do not move whole pixels."""
     attr = without_quotient(attr, src.desc.dtype, dst.desc.dtype)
     plan = plan_reorder(src.desc, dst.desc, attr)
     has_image = src.image is not None or dst.image is not None
