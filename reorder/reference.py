@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import allocates
 from reorder.memory.arrays import bits_of, write_back
-from reorder.memory.buffers import flat_bytes
+from reorder.memory.buffers import BufferCheck
 from reorder.memory.compensation import compensate
 from reorder.plan.plan import check_pair, check_types
 from reorder.values.binding import bind
@@ -50,8 +50,8 @@ def execute_reference(
     src_desc, dst_desc = check_types(src_desc, dst_desc, attr)
     check_pair(src_desc, dst_desc)
     bound = bind(attr, src_desc, dst_desc)
-    data = flat_bytes(dst, dst_desc, "dst", write=True)
-    values = bits_of(flat_bytes(src, src_desc, "src", write=False), src_desc)
+    data = BufferCheck(dst_desc, "dst", write=True)(dst)
+    values = bits_of(BufferCheck(src_desc, "src", write=False)(src), src_desc)
     out = bits_of(data, dst_desc)
     at = dst_desc.layout.offsets()
     moved = convert(

@@ -85,8 +85,8 @@ class PreparedReorder:
         call = self._fast_call
         if call is not None and call(x, out) is None:
             return
-        source, src_at = self._src(x)
-        target, dst_at = self._dst(out)
+        source, target = self._src(x), self._dst(out)
+        src_at, dst_at = address_of(source), address_of(target)
         schedule = self._schedule_at(dst_at)
         if self._was_called:
             if self.is_fast_call_due():
@@ -102,7 +102,7 @@ class PreparedReorder:
         for batch in batches:
             batch.execute(src_at, dst_at)
         if self._copy is not None:
-            compensate(target.reshape(-1).view(np.uint8), self.plan.dst, self._copy(target))
+            compensate(target, self.plan.dst, self._copy(target))
         self._was_called = True
 
     def _schedule_at(self, dst_at: int) -> "_Schedule":

@@ -28,8 +28,7 @@ DATA_SLOT = _DATA // 8
 _READABLE, _WRITABLE = 0x1, 0x401
 # The first pickle protocol with out-of-band buffers.
 _OUT_OF_BAND = 5
-
-
+_UINT8 = np.dtype(np.uint8)
 _TO_READ = "pass a numpy array or bytes"
 
 
@@ -42,60 +41,6 @@ def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
         raise MemdescError(
             f"{name}: {type(buffer).__name__} is not a contiguous buffer ({error}); {way_out}"
         ) from None
-
-
-def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
-    """Return a caller's buffer, or an exporter's, as flat bytes without copying; `side` names it.
-
-    It is an array of the dtype or of its bits, or raw bytes, and `write` says whether to write it.
-    """
-    refuse_masked(side, buffer)
-    held = getattr(buffer, "desc", None)
-    if isinstance(held, MemoryDesc):
-        raise MemdescError(
-            f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
-        )
-    if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
-        buffer = from_dlpack(buffer, side, write=write)
-    if not isinstance(buffer, np.ndarray):
-        way_out = "pass a writable numpy array or a bytearray" if write else _TO_READ
-        buffer = bytes_over(side, buffer, way_out)
-    buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
-    if buffer.dtype not in _legal_dtypes(desc):
-        why = (
-            "one element per byte; Memory holds two"
-            if desc.dtype.is_packed
-            else f"elements of another type than {desc.dtype}"
-        )
-        raise MemdescError(
-            f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes "
-            "(uint8)"
-        )
-    if not buffer.flags.c_contiguous:
-        raise MemdescError(
-            f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; "
-            "describe it with array_desc() or copy it"
-        )
-    if buffer.nbytes < desc.min_nbytes:
-        raise MemdescError(
-            f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate "
-            f"{desc.nbytes})"
-        )
-    if write and not buffer.flags.writeable:
-        raise MemdescError(f"{side} is read-only; pass a writable buffer, or a copy")
-    itemsize = desc.dtype.bits_dtype.itemsize
-    if desc.nelems and address_of(buffer) % itemsize:
-        raise MemdescError(
-            f"{side} starts at address {address_of(buffer):#x}, which is not a multiple of the "
-            f"{itemsize} bytes of {desc.dtype}; copy it"
-        )
-    flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
-    return flat
-
-
-def _legal_dtypes(desc: MemoryDesc) -> tuple[np.dtype[Any], ...]:
-    bits = desc.dtype.bits_dtype
-    return bits if desc.dtype.is_packed else desc.dtype.numpy, bits, np.dtype(np.uint8)
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
@@ -121,7 +66,7 @@ class ArrayView(NamedTuple):
 
 
 class BufferCheck:
-    """What one side of a reorder requires of a buffer; call it to check a buffer."""
+    """What one side of a reorder requires of a buffer; call it to check one."""
 
     __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
@@ -131,23 +76,58 @@ class BufferCheck:
         self.write = write
         self.min_nbytes = desc.min_nbytes
         self.flags = _WRITABLE if write else _READABLE
-        self.alignment = desc.dtype.bits_dtype.itemsize
-        self.dtypes = _legal_dtypes(desc)
+        bits = desc.dtype.bits_dtype
+        self.alignment = bits.itemsize
+        own = bits if desc.dtype.is_packed else desc.dtype.numpy
+        self.dtypes: tuple[np.dtype[Any], ...] = own, bits, _UINT8
 
-    def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
-        """Return a buffer as a contiguous array, and its address; raise as `flat_bytes` does."""
-        if type(buffer) is np.ndarray:
-            dtype, (first, second, third) = buffer.dtype, self.dtypes
-            if (
-                (dtype is first or dtype is second or dtype is third)
-                and buffer.nbytes >= self.min_nbytes
-                and buffer.flags.num & self.flags == self.flags
-                and not (address := address_of(buffer)) % self.alignment
-            ):
-                return buffer, address
-        # it accepts more kinds of buffers, or raises the error
-        flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
-        return flat, address_of(flat)
+    def __call__(self, buffer: Any) -> NDArray[np.uint8]:
+        """Return a caller's buffer, or an exporter's, as flat bytes without copying.
+
+        It is an array of the dtype or of its bits, or raw bytes.
+        """
+        desc, side = self.desc, self.side
+        refuse_masked(side, buffer)
+        held = getattr(buffer, "desc", None)
+        if isinstance(held, MemoryDesc):
+            raise MemdescError(
+                f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
+            )
+        if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
+            buffer = from_dlpack(buffer, side, write=self.write)
+        if not isinstance(buffer, np.ndarray):
+            way_out = "pass a writable numpy array or a bytearray" if self.write else _TO_READ
+            buffer = bytes_over(side, buffer, way_out)
+        buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
+        if buffer.dtype not in self.dtypes:
+            why = (
+                "one element per byte; Memory holds two"
+                if desc.dtype.is_packed
+                else f"elements of another type than {desc.dtype}"
+            )
+            raise MemdescError(
+                f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw "
+                "bytes (uint8)"
+            )
+        if not buffer.flags.c_contiguous:
+            raise MemdescError(
+                f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; "
+                "describe it with array_desc() or copy it"
+            )
+        if buffer.nbytes < self.min_nbytes:
+            raise MemdescError(
+                f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {self.min_nbytes} "
+                f"(allocate {desc.nbytes})"
+            )
+        if self.write and not buffer.flags.writeable:
+            raise MemdescError(f"{side} is read-only; pass a writable buffer, or a copy")
+        if desc.nelems and address_of(buffer) % self.alignment:
+            raise MemdescError(
+                f"{side} starts at address {address_of(buffer):#x}, which is not a multiple of the "
+                f"{self.alignment} bytes of {desc.dtype}; copy it"
+            )
+        flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
+        return flat
 
 
 def check_disjoint(

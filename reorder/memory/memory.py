@@ -14,7 +14,7 @@ from memdesc.immutable import immutable
 from memdesc.int64 import checked_flag
 from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.arrays import bits_of, is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
+from reorder.memory.buffers import BufferCheck, address_of, pickled_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView, refuse_gradient
 from reorder.memory.indexing import Indexed, elements_at, select_elements
@@ -97,7 +97,7 @@ class Memory(Indexed, Checked):
             raise MemdescError(
                 f"{desc!r} has a stride of 0, so its padding overlaps its data; pass zero_pad=False"
             )
-        data = flat_bytes(buffer, desc, "buffer", write=False)
+        data = BufferCheck(desc, "buffer", write=False)(buffer)
         if must_write and not data.flags.writeable:
             refuse_gradient(buffer, "buffer")
             raise MemdescError(

@@ -15,7 +15,7 @@ from memdesc.errors import about, short_repr
 from memdesc.immutable import immutable
 from memdesc.record import BIT_PLANES, Field, RecordDesc
 from reorder.memory.allocation import zeroed_bytes
-from reorder.memory.buffers import flat_bytes, pickled_bytes
+from reorder.memory.buffers import BufferCheck, pickled_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
 from reorder.values.formats import INTEGERS
@@ -70,7 +70,7 @@ class Record(Checked):
                 tensors[name] = zeroed_bytes(nbytes)
             else:
                 data, whole = _as_bytes(desc, name, given[name]), memory_desc((nbytes,), "u8")
-                tensors[name] = flat_bytes(data, whole, name, write=False)
+                tensors[name] = BufferCheck(whole, name, write=False)(data)
         object.__setattr__(self, "_desc", desc)
         object.__setattr__(self, "_tensors", tensors)
         for each in desc.constants:

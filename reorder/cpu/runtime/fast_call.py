@@ -13,7 +13,6 @@ the function needs from Python is in the table too, so its machine code refers t
 import ctypes
 import sys
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -167,7 +166,7 @@ def _call_table(
     words: list[int] = []
     listed: list[int] = []
     for check, view in zip(checks, views, strict=True):
-        dtypes: tuple[np.dtype[Any], ...] = check.dtypes
+        dtypes = check.dtypes
         kind: type = np.ndarray
         exporter, flags, shift, shown_at = 0, check.flags, 0, 0
         if view is not None:
