@@ -31,11 +31,20 @@ from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
 from reorder.records.record import first_index
 from reorder.values.attr import Attr
-from reorder.values.formats import FLOATS, FORMATS, INTEGERS, ExponentFormat, FloatFormat
+from reorder.values.formats import (
+    FLOATS,
+    FORMATS,
+    INTEGERS,
+    ExponentFormat,
+    FloatFormat,
+    IntegerFormat,
+    largest_number,
+)
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
-_WIDE_INTEGER, _WIDE_BITS = "s32", 32
+# integers in which numbers that are beyond others show: below so many bits, and from there on
+_WIDE_INTEGERS = (32, "s32"), (64, "s64")
 
 
 class FinalError(MemdescError):
@@ -172,21 +181,20 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
     if isinstance(dst, RecordDesc) or not dst.nelems:
         return None
     attr = change.attr or Attr() if isinstance(change, Reorder) else None
-    name, form, saturated, nans = dst.dtype.name, FLOATS.get(dst.dtype.name), 0, 0
+    name, form, saturated, nans = dst.dtype.name, FORMATS[dst.dtype.name], 0, 0
     wanted = cache(lambda: _wanted(src, dst, attr, read))
     if isinstance(src, MemoryDesc):
         if _may_saturate(src, dst, attr):
-            low, high = (-form.max, form.max) if form else INTEGERS[name]
-            numbers = wanted()
-            saturated = int(((numbers < low) | (numbers > high)).sum())
+            saturated = int(_are_beyond(wanted(), form).sum())
         held = FORMATS[src.dtype.name]
         is_plain = attr is None or not (attr.parameters or attr.saturate)
-        if form and is_plain and isinstance(held, FloatFormat) and form.holds(held):
+        narrow, wide = (FLOATS.get(each.dtype.name) for each in (src, dst))
+        if is_plain and narrow and wide and wide.holds(narrow):
             return None
         if _has_no_nan(dst) and isinstance(held, FloatFormat | ExponentFormat):
             x = _memory_of(src, read)
             nans = int(np.isnan(_as_f64(x)).sum()) if _has_special(x, held) else 0
-    if form is None:
+    if not isinstance(form, FloatFormat | ExponentFormat):
         return Lost(name, dst.nelems, saturated, nans, None)
     found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
     # padding is zero
@@ -196,6 +204,8 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
             _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted())
         )
         _check_finite(src, wanted(), was_finite, found, offsets)
+    if isinstance(form, ExponentFormat):  # it has no 0
+        return Lost(name, dst.nelems, saturated, nans, None)
     # as signed integers, positive numbers are positive, so this is decided without a copy, except
     # for a byte of two, which may hold a -0
     bits = found.elements.view(f"i{found.elements.itemsize}")
@@ -210,7 +220,9 @@ def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
     if held and target and not (attr and attr.parameters):
         return held.low < target.low or held.high > target.high
     # without an attribute, scales are chosen from these numbers
-    return attr is not None and (_has_no_nan(dst) or (attr.saturate and dst.dtype.name in FLOATS))
+    if attr is None:
+        return False
+    return _has_no_nan(dst) or (attr.saturate and largest_number(dst.dtype.name) is not None)
 
 
 def _has_no_nan(desc: MemoryDesc) -> bool:
@@ -223,15 +235,33 @@ def _wanted(src: Desc, dst: MemoryDesc, attr: Attr | None, read: Bytes) -> NDArr
     """Return the numbers that dst should hold, in a type that is wider than its own."""
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
-    # zero points go with integers; those that are wide enough show what is beyond narrow ones
-    is_narrow = dst.dtype.name in INTEGERS and dst.dtype.bits < _WIDE_BITS
-    role = "dst_zero_point"
-    none: dict[str, Any] = {role: 0, f"{role}_mask": None, f"{role}_groups": ()}
-    attr = replace(attr or Attr(), saturate=is_narrow, **({} if is_narrow else none))
-    x = _memory_of(src, read)
-    wide = memory_desc(dst.dims, _WIDE_INTEGER if is_narrow else "f64")
-    numbers: NDArray[Any] = reorder(x, wide, attr=attr, threads=1).numpy()
+    given: dict[str, Any] = {"saturate": False}
+    wide = next((name for bits, name in _WIDE_INTEGERS if dst.dtype.bits < bits), None)
+    if wide is None or dst.dtype.name not in INTEGERS:
+        # zero points go with integers
+        role = "dst_zero_point"
+        given |= {role: 0, f"{role}_mask": None, f"{role}_groups": ()}
+        # f64 does not hold all integers of 64 bits
+        is_u64 = src.dtype.name == "u64" and dst.dtype.name in INTEGERS
+        wide = "u64" if is_u64 and not (attr and attr.parameters) else "f64"
+    x, attr = _memory_of(src, read), replace(attr or Attr(), **given)
+    numbers: NDArray[Any] = reorder(x, memory_desc(dst.dims, wide), attr=attr, threads=1).numpy()
     return numbers
+
+
+def _are_beyond(numbers: NDArray[Any], form: Any) -> NDArray[np.bool_]:
+    """Return which numbers are beyond a type; for one of integers, after rounding."""
+    beyond: NDArray[np.bool_]
+    if not isinstance(form, IntegerFormat):
+        beyond = abs(numbers) > form.max
+    elif numbers.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            numbers = np.rint(numbers)
+        # the integer is of 64 bits: the float is one more than the largest
+        beyond = (numbers < float(form.low)) | (numbers >= float(form.high))
+    else:
+        beyond = (numbers < form.low) | (numbers > form.high)
+    return beyond
 
 
 def _memory_of(src: MemoryDesc, read: Bytes) -> Memory:
@@ -246,7 +276,7 @@ def _check_finite(
     offsets: tuple[int, ...],
 ) -> None:
     """Refuse infinities or NaN that were finite numbers."""
-    found, form = _as_f64(made), FLOATS[made.desc.dtype.name]
+    found, most = _as_f64(made), largest_number(made.desc.dtype.name) or 0.0
     lost = ~np.isfinite(found) & was_finite
     if not lost.any():
         return
@@ -259,13 +289,13 @@ def _check_finite(
             f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, "
             f"or their product is beyond f32{more}; the checkpoint is damaged, so get it again"
         )
-    wider = [name for name in _WIDER if FLOATS[name].max > form.max]
-    hint = f"; {' and '.join(wider)} hold it" if wider else ""
+    wider = [name for name in _WIDER if FLOATS[name].max >= abs(float(value))]
+    hint = f"; {' and '.join(wider)} hold{'s' if len(wider) == 1 else ''} it" if wider else ""
     if not isinstance(src, RecordDesc):
         hint += "; or give a scale"
     raise FinalError(
         f"{value:.6g} at {index} would become {found[at]:.6g} in {made.desc.dtype}, whose "
-        f"largest number is {form.max:.6g}{more}{hint}"
+        f"largest number is {most:.6g}{more}{hint}"
     )
 
 
