@@ -132,6 +132,7 @@ _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
 )
+_PROJECTION = "out_proj"
 _BY_RULE = "--map converts only the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
@@ -373,7 +374,9 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
             continue
         stacks += [full] if holds_experts(each) else []
         is_linear = layer != full and len(each.shape) == len("oi") and is_inner(layer)
-        if not is_linear or _KEPT.fullmatch(layer):
+        # PyTorch's MultiheadAttention multiplies by it
+        is_attention = f"{layer.removesuffix(_PROJECTION)}in_proj_weight" in model.entries
+        if not is_linear or _KEPT.fullmatch(layer) or is_attention:
             continue
         bias = model.entries.get(f"{layer}.bias")
         if bias is not None and bias.shape != each.shape[:1]:

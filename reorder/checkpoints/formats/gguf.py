@@ -171,7 +171,8 @@ def _read_part(path: Path) -> Container:
         magic, version = reader.take(len(_MAGIC), "the magic"), reader.number(4, "the version")
         if magic != _MAGIC or version not in _VERSIONS:
             raise MemdescError(
-                f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
+                f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read, "
+                "and gguf-convert-endian, of the package gguf, turns big-endian files"
             )
         ntensors = reader.number(8, "the number of tensors")
         values: dict[str, str | GgufValue] = {}

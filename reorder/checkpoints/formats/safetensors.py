@@ -251,9 +251,10 @@ def read_index(path: Path) -> Container:
         for name, shard in names.items():
             if shard in shards and name not in shards[shard].entries:
                 msg = f"{short_repr(name)} should be in {shard!r}, which does not have it"
-                raise MemdescError(msg)
+                raise MemdescError(f"{msg}; get both again, or correct the index")
         if unknown := found.entries.keys() - names.keys():
-            raise MemdescError(f"it does not name {short_repr(min(unknown))}, which a shard holds")
+            msg = f"it does not name {short_repr(min(unknown))}, which a shard holds"
+            raise MemdescError(f"{msg}; get both again, or correct the index")
     held = {
         file: Unread(f"{str(path)!r}: {why}", tuple(name for name in names if names[name] == file))
         for file, (why, _) in unread.items()

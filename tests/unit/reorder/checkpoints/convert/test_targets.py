@@ -129,6 +129,7 @@ def test_models_that_mlx_stores_otherwise_are_refused(tmp_path: Path) -> None:
 _LAYERS = {
     "q_proj.weight": (256, 384),
     "q_proj.bias": (256,),
+    "out_proj.weight": (128, 128),
     "experts.0.up_proj.weight": (256, 128),
     "kv_a_proj.weight": (192, 384),
     "gate.weight": (128, 384),
@@ -144,8 +145,10 @@ _LAYERS = {
     "DenseReluDense.wo.weight": (128, 128),
     "qformer.layer.0.query.weight": (128, 128),
     "mixer.dt_proj.weight": (256, 128),
+    "attn.in_proj_weight": (384, 128),
+    "attn.out_proj.weight": (128, 128),
 }
-_QUANTISED = ("q_proj", "experts.0.up_proj")
+_QUANTISED = ("q_proj", "experts.0.up_proj", "out_proj")
 
 
 def _floats(kind: Any, layers: dict[str, tuple[int, ...]] = _LAYERS) -> Tensors:
@@ -179,16 +182,17 @@ def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> Non
         name: x.tobytes() for name, x in kept.items()
     }
     quantised = {f"model.layers.{k}.mlp.{name}" for k in range(2) for name in _QUANTISED}
-    matrices = {name.removesuffix(".weight") for name, x in kept.items() if x.ndim == 2}
+    names = (name for name, x in kept.items() if x.ndim == 2 and name.endswith(".weight"))
+    matrices = {name.removesuffix(".weight") for name in names}
     section = config.pop("quantization_config")
     assert {*section.pop("modules_to_not_convert")} == matrices - quantised | {"lm_head"}
     assert section == _FP8 | {"activation_scheme": "dynamic", "scale_fmt": "float"}
     assert config == {"dtype": "bfloat16"}
-    assert report.converted == 4
+    assert report.converted == 6
     short = {np.float32: "f32", np.float16: "f16", _BF16: "bf16"}[kind]
     rounded, left = report.warnings
     assert rounded.startswith(
-        f"weights of {short} are rounded to fp8_block, 4 in all, with a scale"
+        f"weights of {short} are rounded to fp8_block, 6 in all, with a scale"
     )
     assert left == (
         "model.layers.0.mlp.kv_a_proj.weight, model.layers.1.mlp.kv_a_proj.weight stay floats: "
