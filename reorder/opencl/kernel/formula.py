@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
+    from memdesc import DataType, MemoryDesc
 
 
 # the most bits of an element of src, all of whose values are tried
@@ -54,39 +54,34 @@ class Floats(NamedTuple):
     divides: bool = True
 
 
-def without_quotient(attr: Attr | None, src: DataType, dst: DataType) -> Attr | None:
+def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
     """Return attributes with a product for the quotient, if no element of src then differs.
 
     The nearest integer to a product with an inverse is hardly ever another one.
     """
-    form, parameters = INTEGERS.get(dst.name), () if attr is None else attr.parameters
-    given = {one.role: np.float32(one.values.reshape(-1)[0]) for one in parameters}
-    is_shared = all(one.values.size == 1 for one in parameters) and not (attr and attr.beta)
-    is_narrow = src.name in FLOATS and max(src.bits, dst.bits) <= _MAX_TRIED
-    if form is None or "dst_scale" not in given or not (is_shared and is_narrow):
+    one, form = src.dtype, INTEGERS.get(dst.dtype.name)
+    is_narrow = one.name in FLOATS and max(one.bits, dst.dtype.bits) <= _MAX_TRIED
+    if attr is None or attr.beta or form is None or not is_narrow or dst.extra is not None:
         return attr
-    x, point = _values_of(src), given.get("dst_zero_point", np.float32(0))
+    given = {of.role: np.float32(of.values.reshape(-1)[0]) for of in attr.parameters}
+    if "dst_scale" not in given or any(of.values.size > 1 for of in attr.parameters):
+        return attr
+    x, point = _values_of(one), given.get("dst_zero_point", np.float32(0))
     scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
-
-    def rounded(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.clip(np.rint(scaled + point), *form)
-
     with np.errstate(all="ignore"):
-        wanted, factor = rounded(scale * x / divisor), scale / divisor
-        for tried in (
-            factor,
-            *(np.nextafter(factor, end) for end in np.float32([-np.inf, np.inf])),
-        ):
-            if tried and np.array_equal(rounded(tried * x), wanted):
-                kept = [one for one in parameters if one.role == "dst_zero_point"]
-                return Attr(src_scale=tried, dst_zero_point=kept[0].values if kept else 0)
-    return attr
+        scaled = scale * x / divisor, scale / divisor * x
+        wanted, found = (np.clip(np.rint(of + point), *form) for of in scaled)
+        factor = float(scale / divisor)
+    if not factor or not np.array_equal(wanted, found):
+        return attr
+    points = (of.values for of in attr.parameters if of.role == "dst_zero_point")
+    return Attr(src_scale=factor, dst_zero_point=next(points, 0))
 
 
 @cache
 def _values_of(dtype: DataType) -> NDArray[np.float32]:
     """Return all values of a type but NaN."""
-    values = decode(np.arange(1 << dtype.bits, dtype=dtype.bits_dtype), dtype, "f32")
+    values: NDArray[np.float32] = decode(np.arange(1 << dtype.bits), dtype, "f32")
     return values[~np.isnan(values)]
 
 

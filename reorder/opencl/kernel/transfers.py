@@ -144,7 +144,7 @@ def _transfer(
     src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None
 ) -> Transfer | None:
     """Return one transfer; None if there is an image and boxes do not move whole pixels."""
-    attr = without_quotient(attr, src.desc.dtype, dst.desc.dtype)
+    attr = without_quotient(attr, src.desc, dst.desc)
     plan = plan_reorder(src.desc, dst.desc, attr)
     has_image = src.image is not None or dst.image is not None
     conversion = _conversion(src, dst, plan, device)
