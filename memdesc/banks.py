@@ -1,8 +1,9 @@
 """Bank conflicts: how often the lanes of an access need the same bank of shared memory.
 
-Memory has 32 banks of 4 bytes. A wavefront serves 128 bytes, so 8 lanes of 16 bytes or 32 lanes of
-up to 4; it takes as many steps as the bank with the most distinct words. The rule gives the numbers
-of Triton 3.9's `bank_conflicts` for all accesses that were compared.
+Memory has 32 banks of 4 bytes. A wavefront serves 128 bytes, which is 8 lanes of 16 bytes, or 32
+lanes of up to 4. It takes as many steps as there are distinct words in the bank that has most of
+them. For all accesses that were compared, this rule gives the numbers of Triton 3.9's
+`bank_conflicts`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _WAVEFRONT, _WIDTHS = BANKS * WORD, (1, 2, 4, 8, 16)
 
 
 def bank_steps(words: Iterable[int]) -> int:
-    """Return the steps in which the banks serve words: the most distinct words of one bank."""
+    """Return the steps in which the banks serve words: the most distinct words in one bank."""
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
 def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
-    """Return the steps beyond the first that an access of 32 lanes along a dim takes.
+    """Return the extra steps that an access of 32 lanes along a dim takes.
 
     Each lane moves `nbytes` bytes of elements that are contiguous in memory.
     """

@@ -53,8 +53,8 @@ class Extra(Checked):
     Parameters
     ----------
     s8s8_mask : int, optional
-        Dims, bit d for dim d. For each index of these dims -128 times the sum of the weights is
-        stored, which corrects a convolution of signed data with unsigned instructions.
+        Dims, bit d for dim d. For each index of these dims, -128 times the sum of the weights is
+        stored, which corrects convolutions of signed data that use unsigned instructions.
     asymmetric_mask : int, optional
         The same for the negated sum, for sources with a zero point.
     scale_adjust : float
@@ -64,7 +64,7 @@ class Extra(Checked):
     Raises
     ------
     MemdescError
-        If a mask or the factor is not valid, or none is given.
+        If a mask or the factor is not valid, or nothing is given.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Extra(Checked):
         is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
         if not is_number or not 0 < scale <= sys.float_info.max:
             raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(given)}")
-        # equal numbers of other types would be shown otherwise
+        # equal numbers of other types would be shown differently
         object.__setattr__(self, "scale_adjust", float(scale))
         if not self.flags:
             raise MemdescError(

@@ -19,7 +19,7 @@ INT64_MAX = 2**63 - 1
 # A size that is known only at execution: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
 # All other integers must be at least -INT64_MAX, so none is confused with it.
 RUNTIME = -(2**63)
-# The most entries read from an iterable, which may be endless. No field has as many.
+# The most entries read from an iterable, which may be endless. No field has this many.
 _MAX_ENTRIES = 2**16
 # The most characters quoted from the message of another error.
 _MAX_REASON = 200
@@ -124,7 +124,7 @@ def _exact(name: str, field: str, value: Any) -> int | tuple[int, ...]:
 
 
 def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:
-    """Refuse values that are not one for each dim."""
+    """Refuse values unless there is one for each dim."""
     if len(values) != ndims:
         raise MemdescError(f"{name} {short_repr(values)} must be {ndims} numbers, one for each dim")
 

@@ -1,4 +1,4 @@
-"""From names to layouts, and back: tag, CuTe notation, call and all names of a layout."""
+"""From names to layouts and back: the tag, the CuTe text, the call and all names of a layout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from memdesc.tags import MAX_NDIMS, Digit, FormatTag
 _MEMDESC = "memdesc"
 
 
-# packages whose layouts are read as they are printed
+# packages whose layout objects are read as they are printed
 _READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}
 
 
@@ -57,7 +57,7 @@ def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, st
 
 
 def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:
-    """Return the tag of a layout by its name or TVM's string alone, for `ndims` dims of any size.
+    """Return the tag that a name or a TVM string alone gives, for `ndims` dims of any size.
 
     Other notations, which describe a tensor of certain sizes, are refused.
     """

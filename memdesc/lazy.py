@@ -28,8 +28,8 @@ def lazy(
 ) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package; `homes` has the module of each name.
 
-    `modules` are those that the package's name alone gives access to; `importing` returns what is
-    held during an import.
+    `modules` are those that the package's name alone gives access to; `importing` returns the lock
+    that is held during an import.
     """
 
     def load(name: str) -> Any:

@@ -69,7 +69,7 @@ def are_apart(
     """Whether a bounded search proves that elements of two layouts share no bits.
 
     Each layout comes with the bits of its elements, which count as `least` bits if they are fewer.
-    The buffer of the other one starts `distance` bits after that of the first.
+    The second buffer starts `distance` bits after the first.
     """
     lows: Counter[int] = Counter()
     highs: Counter[int] = Counter()

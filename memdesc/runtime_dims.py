@@ -118,7 +118,7 @@ class RuntimeDesc(Checked):
 
     @property
     def nbytes(self) -> None:
-        """None, because the number of bytes is not known before all dims are; see `resolve`."""
+        """None, because the number of bytes is not known until all dims are; see `resolve`."""
         return
 
     def resolve(self, dims: Iterable[int]) -> MemoryDesc:

@@ -26,7 +26,8 @@ Terms = tuple[tuple[int, int], ...]
 
 # bits of an offset; the last one is the sign
 _BITS = 63
-# Masks end below this bit: the last offset of a layout is searched in a range of as many bits.
+# Masks end below this bit: the last offset of a layout is searched for in a range of this many
+# bits.
 _MAX_TARGET = 20
 
 
@@ -45,7 +46,8 @@ def swizzled(terms: Terms, base: Int) -> Int:
 def xor_expression(base: str, terms: Terms) -> str:
     """Write `swizzled` of a name, in the syntax of Python and C.
 
-    What goes left is masked first: in C, no negative or large number may.
+    What is shifted left is masked first, because C does not allow that for negative or large
+    numbers.
     """
     parts = (
         f"{base} >> {shift} & {mask}" if shift > 0 else f"({base} & {mask >> -shift}) << {-shift}"
@@ -112,7 +114,7 @@ def _length(terms: Terms) -> int:
 
 
 def exact_terms(terms: object) -> Terms:
-    """Return terms sorted by shift, those of equal shift joined; refuse what is not one-to-one."""
+    """Return terms sorted by shift, equal shifts joined; refuse what is not one-to-one."""
     masks: dict[int, int] = {}
     try:
         pairs = [checked_ints("numbers of an XOR term", term) for term in entries_of("xor", terms)]
@@ -140,7 +142,7 @@ def _reachable(shift: int, bits: int) -> int:
 
 
 def terms_within(terms: Terms, bits: int) -> Terms:
-    """Return terms without what they read beyond the given bits, which is always 0."""
+    """Return terms without the bits that they read beyond the given ones, which are always 0."""
     if len({shift > 0 for shift, _ in terms}) > 1:
         return terms  # fewer bits might not be one-to-one
     kept = ((shift, mask & _reachable(shift, bits)) for shift, mask in terms)

@@ -40,7 +40,7 @@ __all__ = ["SYSTEMS", "System", "parse_layout", "written"]
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 _MAX_TEXT = 8192
-_PREFIX = r"(\w+):(?!:)"  # two colons are C++'s
+_PREFIX = r"(\w+):(?!:)"  # two colons belong to C++
 
 
 def _system_of(vocabulary: Vocabulary) -> System:
@@ -230,11 +230,11 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     given = given._replace(text=name)
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
-    # some names exist for some widths only; which is the default does not matter
+    # some names exist only for some widths; it does not matter which width is the default
     bits = given.dtype.bits if given.dtype else 32
     # the number of dims does not matter here, so any will do where none are given
     if not is_name(name, len(given.dims or ()) or 1, bits):
-        # it may look like a name, or like no notation: then the error is that of a name
+        # if it looks like a name, or like no notation, the error is that of a name
         refused = ""
         try:
             if desc := _readings(given):
@@ -271,7 +271,7 @@ def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDe
 
 
 def _readings(given: Given) -> MemoryDesc | None:
-    """Return what the notations that a string looks like read; None if it looks like none.
+    """Return what the notations that a string resembles read; None if it resembles none.
 
     If none of them reads it, the error is that of the first, or one with a reason.
     """

@@ -1,8 +1,8 @@
 """All vocabularies, searched in order: known names, the tag of a name, the letters of its dims.
 
-`onednn` and `cldnn`, whose names follow rules, and `weights` are files of a vocabulary each,
-`systems` has those of other systems, and `images` the types of images. To add a vocabulary, write
-a table in `systems`, and add it to `_tables`.
+`onednn` and `cldnn`, whose names follow rules, and `weights` are files with one vocabulary each;
+`systems` has those of other systems, and `images` has the types of images. To add a vocabulary,
+write a table in `systems`, and add it to `_tables`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def known_images() -> tuple[Name, ...]:
     return tuple(linear.get(text, Name(row.system, text, "image")) for text, row in IMAGES.items())
 
 
-@lru_cache(maxsize=16384)  # several times the number of known names
+@lru_cache(maxsize=16384)  # the size of this cache is several times the number of known names
 def parse_name(name: str, bits: int) -> ParsedName:
     """Read a name of any vocabulary, for elements of a given width.
 
@@ -182,7 +182,7 @@ def letters_for(name: str, ndims: int) -> str | None:
 
 
 def expand_meta_tag(name: str, ndims: int) -> str:
-    """Return the name that one for any number of dims stands for; return other names unchanged.
+    """Return what a name for any number of dims stands for; return other names unchanged.
 
     `plain` is row-major. A meta-tag of benchdnn names the first dims, and `x` stands for the
     others; as there, dims that a tensor does not have are left out.

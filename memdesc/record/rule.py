@@ -8,7 +8,7 @@ Products are evaluated from left to right. Each operation is rounded to f32, or 
 `kind`. Code and zero are integers, whose difference is exact; or zero is a float, which is
 subtracted first. `sign` is -1 if the offset is subtracted. A factor with `divides` is a divisor
 instead, because division rounds differently from a product with the reciprocal. The integer that
-fields store stands for itself, for a number of a table, for a float, or for several numbers, one
+fields store stands for itself, for a number in a table, for a float, or for several numbers, one
 for each of several elements: see `Number`.
 """
 
@@ -63,7 +63,7 @@ _MAX_SHIFT = 24
 _LARGEST = float(np.finfo(np.float32).max)
 # the most numbers of a vector, and the most bits of a code that selects one
 _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
-# the most bits that f32 holds exactly, and those of a code whose table is part of compiled code
+# the most bits that f32 holds exactly, and the most bits of a code whose table is in compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8
 # the floats whose bits joined integers may be, each with its width
 JOINED_KINDS = MappingProxyType({"f16": 16, "bf16": 16})
@@ -271,7 +271,7 @@ def _check_parts(number: Number) -> None:
 
 
 def _check_fields(number: Number, fields: list[Field]) -> None:
-    """Refuse a number whose fields are not integers of as many bits as it needs."""
+    """Refuse a number whose fields are not integers with the number of bits that it needs."""
     parts, minus, table, _, codebook, kind = number
     joined = len(fields) > 1 or minus or number.is_looked_up or parts[0][1]
     if joined and not all(is_integer(part.kind) for part in fields):

@@ -1,13 +1,13 @@
 """Scheme: how weights are quantised and stored, whatever their sizes.
 
-A scheme is a row of data: its tensors, the rule that makes numbers of them, and its options. With
+A scheme is a row of data: its tensors, the rule that turns them into numbers, and its options. With
 dims it makes a `RecordDesc`; `bind` finds the dims and options that stored tensors can have.
 
 The shape of a tensor is an expression for each axis, a product: ``i*bits/32`` is the dim i times
 the option bits, divided by 32, without a remainder; ``o^block`` is divided by the block and rounded
 up; ``o~128`` is rounded up to a multiple. A divisor after ``*`` is the width of the words in which
-several elements are stored, and any other one is the group of adjacent elements that share an
-element of this tensor. A dim without an axis has one group.
+several elements are stored; any other divisor is the size of the group of adjacent elements that
+share an element of this tensor. A dim without an axis has one group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Options = Mapping[str, Any]
 _FACTOR = re.compile(
     r"(\w+?)(?:\*(bits|\d+))?(?:([/^])(\w+))?(?:~(\d+))?(?:\*|$)"  # such as i, i*bits/32, i/group
 )
-# an option that says how many adjacent elements share a scale has this value for all of them
+# the value of an option that counts adjacent elements if all elements share a scale
 ALL = -1
 
 
@@ -55,7 +55,7 @@ class Option(NamedTuple):
     has_all: bool = True
 
     def checked(self, scheme: str, value: Any) -> Any:
-        """Return a value as Python's own. Fails if it is not legal."""
+        """Return a value as a Python value. Fails if it is not legal."""
         what = f"{scheme}: {self.name}"
         if isinstance(value, np.generic | np.ndarray) and not value.ndim:
             value = value.item()
@@ -120,7 +120,7 @@ class Factor(NamedTuple):
     """A number, or a dim in words or groups; numbers are options or digits."""
 
     name: str
-    # bits of an element, if the divisor are those of a word; otherwise that is a group
+    # bits of an element, if the divisor is the bits of a word; otherwise the divisor is a group
     width: str
     divisor: str
     # whether the last word or group may be cut off
@@ -167,10 +167,11 @@ class Part(NamedTuple):
     words: str = ""
     # the order of the elements: a tag or the name of a packing, or what makes the layout of dims
     order: str | Callable[[tuple[int, ...], Options], Layout] = "plain"
-    # for stacked matrices, if that is not the shape with an axis before it, and its order
+    # for stacked matrices, its shape and order, if this is not the same shape with an axis before
+    # it
     stacked: str = ""
     stacked_order: str = ""
-    # an option, or ``!`` and an option: it exists if that is true, or false
+    # an option, or ``!`` and an option: the part exists if the option is true, or false
     when: str = ""
     # the tensor in which it is stored, if that has another name
     within: str = ""
@@ -228,7 +229,7 @@ class Scheme(NamedTuple):
     # the names of the dims of stacked matrices, such as the experts of a layer; empty if there are
     # none
     stacked: str = ""
-    # the order in which models have these dims as floats, if it is another one
+    # the order in which models have these dims as floats, if it is a different one
     model: str = ""
     # what separates the name of a layer and that of a tensor
     joint: str = "."
@@ -237,7 +238,7 @@ class Scheme(NamedTuple):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The options with their usual values."""
+        """The options with their default values."""
         return {option.name: option.usual for option in self.options}
 
     def option(self, name: str) -> Option:
@@ -259,13 +260,13 @@ class Scheme(NamedTuple):
 
     @property
     def optional(self) -> dict[str, str]:
-        """The tensors that only an option that is not the usual one gives, with that option."""
+        """The tensors that exist only if an option is not the default, with that option."""
         usual = self.tensors()
         return {p.tensor: p.when for p in self.parts if p.when and p.tensor not in usual}
 
     @property
     def takes_floats(self) -> bool:
-        """Whether other floats become it: its codes are floats too, each with a scale."""
+        """Whether floats can become it: its codes are floats too, with scales."""
         return {"codes", "scales"} <= self.defaults.keys()
 
     @property

@@ -32,7 +32,7 @@ def loops(extents: Iterable[tuple[str, int]], body: tuple[Line, ...]) -> tuple[L
 
 
 def when(condition: str, body: tuple[Line, ...], other: tuple[Line, ...] = ()) -> tuple[Line, ...]:
-    """Return a branch; without a condition its body."""
+    """Return a branch; without a condition, only its body."""
     if not condition:
         return body
     return (Line(f"if {condition}:", body), *((Line("else:", other),) if other else ()))

@@ -1,4 +1,4 @@
-"""New buffers, and the memory of freed results, which later results take."""
+"""New buffers, and the memory of freed results, which later results reuse."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class _Watch(weakref.ref["NDArray[np.uint8]"]):
 class Pool:
     """The blocks of the last results, of at most `limit` bytes, free or not.
 
-    By `advice` (`MADV_FREE` of madvise) the system may take the memory of a free block back.
+    After `advice` (`MADV_FREE` of madvise), the system may take the memory of a free block back.
 
     Blocks are freed on any thread, in the middle of any code, and in forked children. So there are
     no locks, each step is one call of a dict or list, which is atomic, and freeing a block runs no
     Python code: Python would raise a pending KeyboardInterrupt there, and lose it.
 
     All arrays over a block are views of one array, which is new for each result. Weak references
-    tell when it is gone. The garbage collector does not track arrays of numpy, so it never reports
-    one as gone that a finalizer revives.
+    show when it is gone. The garbage collector does not track numpy arrays, so it never reports one
+    as gone that a finalizer revives.
     """
 
     def __init__(self, limit: int, advice: int) -> None:
@@ -71,7 +71,7 @@ class Pool:
         return sum(block.nbytes for block in self._blocks.copy().values())
 
     def new(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes of a free block, or else of a new one; an OSError if the system has none."""
+        """Return bytes of a free block or of a new one; an OSError if the system has none."""
         size = -(-nbytes // _HUGE_PAGE_NBYTES) * _HUGE_PAGE_NBYTES
         block = self._take(size) or _map(size, self._advice)
         self._blocks.pop(id(block), None)
@@ -126,7 +126,7 @@ def zeroed_bytes(nbytes: int, _dtype: object = _UINT8) -> NDArray[np.uint8]:
 
 
 def uninitialized_bytes(nbytes: int, _dtype: object = _UINT8) -> NDArray[np.uint8]:
-    """Allocate bytes that the caller writes, maybe those of a freed result, like `zeroed_bytes`."""
+    """Allocate bytes that the caller writes, perhaps a freed result's, like `zeroed_bytes`."""
     if _POOL is not None and _MIN_POOLED <= nbytes <= _MAX_POOLED:
         with suppress(OSError):
             return _POOL.new(nbytes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from memdesc import Block
 
-# The arrays of so many descriptors are kept: finding one takes longer than making a view.
+# The arrays of this many descriptors are kept: finding one takes longer than making a view.
 _MAX_KEPT = 512
 
 
@@ -43,7 +43,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of a plain layout, else often a copy."""
+    """Return the array whose axes are the dims: a view if plain, otherwise often a copy."""
     plain = _plain(desc)
     if plain is not None:
         return plain.over(data, desc.dtype.numpy, desc)

@@ -63,8 +63,8 @@ def plan_source(
 ) -> str:
     """Return the source code of a reorder between descriptors, with attributes `about` as text.
 
-    `names` are the language and the prefix of function names. Fails where the language cannot
-    compute exactly what the reorder computes.
+    `names` are the language and the prefix of function names. Fails if the language cannot compute
+    exactly what the reorder computes.
     """
     src, dst = descs
     lang, name = names
@@ -330,7 +330,7 @@ def _helpers(types: dict[str, str]) -> Iterator[ValueFunction]:
 
 
 def _rint(x: Expr) -> Expr:
-    """Return the nearest integer: adding so large a number rounds the fraction away."""
+    """Return the nearest integer: adding a number this large rounds the fraction away."""
     large = 2.0 ** FLOATS[x.kind].mantissa
     size = named("size", select(x < 0, number(0, x.kind) - x, x))
     whole = named("whole", select(size < large, (size + large) - large, size))

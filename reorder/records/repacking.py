@@ -208,8 +208,8 @@ def _product(factors: list[_Factor]) -> NDArray[Any]:
 class _Conversion:
     """Writes the numbers of one record as those of another.
 
-    All values are arrays over the dims of the target, with a value between each two places where a
-    group of any number starts, or of size 1 along dims that share one.
+    All values are arrays over the dims of the target, with a value for each interval between places
+    where a group of any number starts; along dims that share one value, their size is 1.
     """
 
     def __init__(
@@ -223,9 +223,9 @@ class _Conversion:
         self.delta: Any = np.int64(0)
         old = [self._groups(number) for number in self.source.numbers[1:]]
         new = [out.desc.field_of(number).groups for number in self.target.numbers[1:]]
-        # the smallest ones of the source, for messages
+        # the smallest groups of the source, for messages
         self.least = [*map(min, *old, old[0])]
-        # one group of all elements is as good as groups of any size
+        # one group of all elements can stand for groups of any size
         self.starts = [
             np.unique(np.concatenate([np.arange(0, max(size, 1), group) for group in along]))
             for size, *along in zip(out.desc.dims, *old, *new, strict=True)
@@ -285,7 +285,7 @@ class _Conversion:
             self._check_formulas(before, (after, added))
 
     def _check_float_zeros(self, *, is_alike: bool) -> None:
-        """Refuse zero points that are floats unless both formats subtract them alike."""
+        """Refuse zero points that are floats unless both formats subtract them in the same way."""
         source, target = self.source, self.target
         old, new = (
             desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
@@ -374,7 +374,7 @@ class _Conversion:
         pairs = [*zip(self.source.scale, self.target.scale, strict=False)]
         fields = [(self.record.desc.field_of(x), self.out.desc.field_of(y)) for x, y in pairs]
         is_alike = len(self.source.scale) == len(self.target.scale) and all(
-            # everything but the names of their fields, which must be whole
+            # compare everything but the names of their fields, which must be whole
             self._groups(x) == new.groups
             and old.kind == new.kind
             and x[1:] == y[1:]

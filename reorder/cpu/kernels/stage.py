@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 # Registers of one vector: a single test for rare numbers covers all of them.
 _REGISTERS = 4
-# Rows of at least this many vectors start them at lines of dst: their first elements are apart.
+# Rows of at least this many vectors start them at lines of dst; the elements before are apart.
 _LONG_ROW = 2
 # Lanes of the narrowest whole vectors of a row of an operation, and of the narrowest vectors:
 # shorter tails are converted element by element.
@@ -87,7 +87,7 @@ class _Stage(NamedTuple):
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
-    """Emit a stage; src and dst of an operation may be the same, those of a conversion not."""
+    """Emit a stage; src and dst of an operation may be the same, but not those of a conversion."""
     table, placement = load_fields(call.program, StageTable), load_fields(call.points, Placement)
     starts = (
         Location(call.src_at, placement.src_offset),
@@ -127,14 +127,14 @@ def _emit_rows(stage: _Stage, operands: _Operands) -> None:
             emit(at(row))
 
     if types.streams:
-        # those of operands of each element take masked loads
+        # stages whose elements each have an operand take masked loads
         joins = computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
         each(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
         each(_emit_groups)
     elif masks_elements(types.src, types.dst) and types.operation in {Operation.CONVERT, *AFFINE}:
-        # a separate loop for short rows: a common one needs more addresses than there are
-        # registers. For a whole vector too, of which operations need no head and tail
+        # a separate loop for short rows: a common one would need more addresses than there are
+        # registers. Also for a whole vector, which needs no head and tail
         longest = MASKED_LANES if computes else MASKED_LANES - 1
         with either(columns <= longest) as (short, long):
             with short:
@@ -158,7 +158,7 @@ def _emit_row(row: _Row) -> None:
         _emit_pairs(row, packed.start)
         return
     if row.converts:
-        # of loads and stores, the more bytes should not cross lines
+        # whichever moves more bytes, loads or stores, should not cross lines
         is_wider = dst.elements.bits >= src.elements.bits
         aligned = (dst.elements, dst.start) if is_wider else None
         cover((0, columns), sizes, row.run, dst=aligned)
@@ -171,7 +171,7 @@ def _emit_row(row: _Row) -> None:
 
 
 def _emit_from(row: _Row, head: Value) -> None:
-    """Emit an operation on one row: its first elements, and its last ones, are one vector each."""
+    """Emit an operation on one row; its first and its last elements are one vector each."""
     columns, row.first = row.columns, head
     whole = head + ((columns - head) & -_LANES)
     cover((head, whole), (row.sizes[0], _LANES), row.run, overlaps=False)
@@ -289,7 +289,7 @@ class _Row:
         bits = DATA_TYPES[types.work].bits if types.work else max(BYTE_BITS, self.dst.elements.bits)
         lanes = register_bits() // bits
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
-        # where vectors of the widest size start, if these may cut groups of operands
+        # where vectors of the widest size start, if they may cut groups of operands
         self.first: Value | None = None
         self.one_operand = self.one_factor = None
         if self.converts:
@@ -318,7 +318,7 @@ class _Row:
         self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=non_temporal)
 
     def _prefetch(self, i: Value, lanes: int) -> None:
-        """Prefetch as many lines of the tile that follows as this vector has elements for."""
+        """Prefetch as many lines of the tile that follows as this vector's elements fill."""
         bits = self.stage.types.prefetched_bits
         if not bits:
             return
@@ -370,7 +370,7 @@ class _Row:
         y = None if operation in _UNCHANGED else read(factor=False)
         has_factor = operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}
         factor = read(factor=True) if has_factor else None
-        # finite scales and zero points make no integer a NaN
+        # finite scales and zero points turn no integer into a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
             types.src not in INTEGERS or operation is Operation.ADD_PRODUCT
@@ -411,7 +411,8 @@ class _Row:
         for start in range(0, codec.lanes, lanes):
             values = operands_at(i + start)
             if self.first is not None:
-                # groups start at multiples of `lanes`, and the widest vectors all as far behind one
+                # groups start at multiples of `lanes`, and all widest vectors start equally far
+                # behind one
                 at = self.first if codec.lanes == self.sizes[0] else shift.like(i)
                 mask = side.elements.lane_mask(-at & (lanes - 1), lanes)
                 values = where(mask, values, operands_at(i + (start + lanes - 1)))
@@ -454,15 +455,16 @@ def _narrow_quotient(
 ) -> Value:
     """Return x / y for a dst of few bits, from the inverse of y and its residue.
 
-    It need not be rounded correctly, only fall on the right side of the midpoint at which dst
-    rounds up or down. It does, since midpoints have few bits (`rounding_bits`). NaN, and infinities
-    that become NaN, are divided; integers become neither of them, nor numbers below 2^-24.
+    It need not be rounded correctly; it only has to be on the right side of the midpoint at which
+    dst rounds up or down. It is, because midpoints have few bits (`rounding_bits`). NaN, and
+    infinities that become NaN, are divided; integers become neither of them, nor numbers below
+    2^-24.
     """
     quotient = codec.floats("fma", x, inverse, x * residue)
     if types.src in INTEGERS:
         return quotient
     if types.dst not in INTEGERS:
-        # the sum of zeros of two signs has the wrong one: that of x
+        # the sum of zeros with different signs has the wrong sign; the right one is that of x
         i32 = codec.integers(32)
         sign = x.bitcast(i32) & FLOATS["f32"].sign
         quotient = (quotient.bitcast(i32) | sign).bitcast(quotient.type)

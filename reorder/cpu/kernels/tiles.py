@@ -72,7 +72,7 @@ def emit_tiles(call: InterpreterCall) -> None:
 
 
 def _take_scratch(block: Value) -> Value:
-    """Take a scratch that no thread uses; returns its number.
+    """Take a scratch that no thread uses; return its number.
 
     The search starts at a place that depends on the stack of the thread, so that a thread finds the
     scratch that is in its caches.

@@ -50,16 +50,16 @@ from reorder.plan.nodes import NOWHERE
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
-# Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
-# rows, take half of the first-level cache.
+# The most columns of a sweep: two lines written and one prefetched for each column, plus the lines
+# of the rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
-# Lines of src are prefetched so many bytes ahead, in the same row.
+# Lines of src are prefetched this many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
-# Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice; or half a
-# tile, where lower tiles would read lines again that the first-level cache has lost.
+# Tiles as high as a cache line are used if at most an eighth of the rows (rows >> 3) is moved
+# twice; or half a tile, if lower tiles would read lines again that the first-level cache has lost.
 _REPEATED_ROWS_SHIFT = 3
 
 
@@ -237,7 +237,7 @@ def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Valu
     address = elements.address_of(move.src + move.first)
     skipped = (-address & (shape.width * size - 1)) // size
     is_long = move.last - move.first >= _LEAST_WIDE_TILES * shape.width
-    # rows that are not whole lines apart gain nothing
+    # rows that are not a multiple of a line apart gain nothing
     starts = is_long & ((table[1] & (LINE_NBYTES - 1)) == 0)
     if elements.streams:
         # tiles that overlap would write lines of dst twice
@@ -290,9 +290,9 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
 
 
 def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _TileShape) -> None:
-    """Prefetch the lines of dst that the next tile of the same columns is the first to write."""
+    """Prefetch the lines of dst that the next tile of the same columns writes first."""
     elements = move.elements
-    # they are those in which that tile ends, if tiles are as high as lines; measured on x86 only
+    # if tiles are as high as lines, that tile ends in them; measured on x86 only
     if elements.streams or shape.height * elements.bits < LINE_BITS or not is_x86():
         return
     with when(move.head.prefetches_dst):
@@ -306,7 +306,7 @@ def _prefetch_rows(
 ) -> None:
     """Prefetch lines of the rows of a tile that starts at a column: a part of each line's rows.
 
-    That is for non-temporal stores: their data is in memory, and prefetchers follow few rows.
+    This is for non-temporal stores: their data is in memory, and prefetchers follow few rows.
     """
     elements = move.elements
     if not elements.streams or not is_x86():
@@ -460,7 +460,7 @@ def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
     elements, first, last = move.elements, move.first, move.last
     with either(move.head.column_run < last) as (pieces, run):
         with pieces:
-            # a line of each row in all steps: a piece of dst often goes on in the next step
+            # in all steps, a line of each row: a piece of dst often continues in the next step
             width = max(lanes, LINE_BITS // elements.bits)
             stop = first + ((last - first) & -width)
             _emit_pieces(move, (first, stop), (count, lanes), width // lanes)
@@ -516,7 +516,7 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     elements, extent = move.elements, move.head.rows
     end = extent - lanes
     start = first_vector(elements, move.column(0), lanes, extent)
-    start = where(move.head.row_run >= extent, start, 0)  # else runs end where vectors do
+    start = where(move.head.row_run >= extent, start, 0)  # otherwise runs end where vectors do
     columns = [elements.rebased(move.column(k)) for k in range(count)]
     with loop(start, extent, lanes) as next_row:
         row = maximum(minimum(next_row, end), 0)
@@ -574,7 +574,7 @@ def _emit_permuted(move: Transposition) -> None:
 _TILE_REGISTERS = 16
 # Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
-# Columns of fewer bits than this are stored element by element, without tiles.
+# Columns with fewer bits than this are stored element by element, without tiles.
 _MIN_COLUMN_BITS = 32
 
 
@@ -604,8 +604,8 @@ def _columns(
 ) -> Iterator[tuple[int, Value]]:
     """Yield the columns of a tile, which is given as rows, with their indices.
 
-    Rows are taken, and columns yielded, as soon as possible: of tiles that need more registers than
-    there are, LLVM then keeps each line on the stack once.
+    Rows are taken, and columns yielded, as soon as possible: if a tile needs more registers than
+    there are, LLVM then keeps each line on the stack only once.
     """
     height, width = shape
     lane = LANE_BITS // elements.bits
