@@ -120,13 +120,13 @@ class _Rotation(NamedTuple):
         steps = min(skipped, self._steps_at_once())
         rest = skipped % steps if steps else 0
         whole: list[ScheduledBox] = []
-        for begin, end in ((0, skipped - rest), (skipped - rest, skipped)):
-            each = min(steps, end - begin)
+        for begin, stop in ((0, skipped - rest), (skipped - rest, skipped)):
+            each = min(steps, stop - begin)
             if not each:
                 continue
             table = self._table(each + -(-self.head // size))
             table = table[self.head : self.head + each * size]
-            pieces, strides = (end - begin) // each, outermost.strides
+            pieces, strides = (stop - begin) // each, outermost.strides
             stride = tuple(each * step for step in strides)
             around = (Node(pieces, pieces, stride),) if pieces > 1 else ()
             part = self.box._replace(offsets=moved(self.box.offsets, outermost, begin))
