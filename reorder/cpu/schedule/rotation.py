@@ -25,7 +25,6 @@ from math import gcd
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import (
-    along_src,
     find_cut,
     most_steps,
     rows_at_once,
@@ -196,25 +195,25 @@ class _Rotation(NamedTuple):
         origin = next(offset for offset in table if offset != NOWHERE)
         row = Node(len(table), valid, (rows[0].strides[0], width))
         loops = [*(node for node in box.nodes if node not in rows), *around]
-        loops.sort(key=lambda node: -abs(node.strides[1]))
+        # the order of whole lines matters little where they do not stay in the caches
+        side = 0 if self.streams else 1
+        loops.sort(key=lambda node: -abs(node.strides[side]))
         part = _moved(box, (origin, self.head * width))._replace(nodes=(*loops, row))
-        columns = self._columns_of(part)
-        if not columns:
-            return []
-        if self.streams:
-            steps, last, pieces = most_steps(columns), columns[-1], iter((part,))
-            if last.extent >= 2 * steps:
-                pieces = split_node(part, last, steps)
-            tiles = [
-                along_src(piece, ((row,), self._columns_of(piece)), self.scheduled.bits)
-                for piece in pieces
-            ]
-        else:
-            tiles = self._cache_tiles(part, row)
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
-        if all(offset == k * row.strides[0] for k, offset in enumerate(offsets)):
-            return tiles
-        return [tile._replace(tables=(Tables(offsets),)) for tile in tiles]
+        is_even = all(offset == k * row.strides[0] for k, offset in enumerate(offsets))
+        tables = () if is_even else (Tables(offsets),)
+        done: list[ScheduledBox] = []
+        todo = [part] if self._columns_of(part) else []
+        while todo:
+            part = todo.pop()
+            groups = (row,), self._columns_of(part)
+            tile = ScheduledBox(part, self.scheduled.bits, TRANSPOSED, *groups, tables)
+            cut = find_cut(tile)
+            if cut is None or cut[0] == row:
+                done.append(tile)
+            else:
+                todo += split_node(part, *cut)
+        return done
 
     def _columns_of(self, part: Box) -> tuple[Node, ...]:
         """Return those columns that are contiguous in src in a part of the box."""
@@ -227,20 +226,6 @@ class _Rotation(NamedTuple):
             if columns[-1] != node:
                 break
         return tuple(columns)
-
-    def _cache_tiles(self, part: Box, row: Node) -> list[ScheduledBox]:
-        """Return the tiles of a part of the box, as `tile_boxes` does, but with whole rows."""
-        done, todo = [], [part]
-        while todo:
-            box = todo.pop()
-            columns = self._columns_of(box)
-            tile = ScheduledBox(box, self.scheduled.bits, TRANSPOSED, (row,), columns)
-            cut = find_cut(tile)
-            if cut is None or cut[0] == row:
-                done.append(tile)
-            else:
-                todo += split_node(box, *cut)
-        return done
 
 
 def _moved_row(offset: int, distance: int) -> int:
