@@ -126,11 +126,11 @@ _CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_
 _MLX, _GGUF = "mlx", "gguf"
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
-# of its indexer; and layers that transformers keeps in f32 or multiplies by itself. Sources: vLLM
-# 0.10 (`deepseek_mtp.py`), transformers 5.24 (`_keep_in_fp32_modules`, Mamba, Jamba).
+# of its indexer and compressor; and layers that transformers keeps in f32 or multiplies by itself.
+# Sources: vLLM 0.10 (`deepseek_mtp.py`), transformers 5.24 (`_keep_in_fp32_modules`, Mamba, Jamba).
 _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
-    r"|qformer|DenseReluDense\.wo|dt_proj)(\..*)?"
+    r"|qformer|DenseReluDense\.wo|dt_proj|compressor)(\..*)?"
 )
 _PROJECTION = "out_proj"
 _BY_RULE = "--map converts only the weights that its rules name"

@@ -142,6 +142,7 @@ _LAYERS = {
     "eh_proj.weight": (128, 256),
     "shared_head.head.weight": (256, 128),
     "indexer.weights_proj.weight": (128, 128),
+    "compressor.wkv.weight": (128, 128),
     "DenseReluDense.wo.weight": (128, 128),
     "qformer.layer.0.query.weight": (128, 128),
     "mixer.dt_proj.weight": (256, 128),
