@@ -203,6 +203,8 @@ def quantize(  # noqa: PLR0913 - most are keywords
     zeroed_bytes(wanted.nbytes(prod(dims)))
     low, high = find_ranges(values, counts, sizes)
     form = INTEGERS.get(wanted.name)
+    if form is None and symmetric is False:
+        raise MemdescError(f"{wanted} has no zero points; leave symmetric out, or pass True")
     is_unsigned = form is not None and not form.is_signed
     is_symmetric = not is_unsigned if symmetric is None else symmetric
     if is_symmetric and is_unsigned and (low < 0).any():
@@ -235,8 +237,24 @@ def _attr(
     given: dict[str, Any] = {"saturate": saturate}
     for role, values in zip((f"{side}_scale", f"{side}_zero_point"), numbers, strict=True):
         if values is not None:
-            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": groups}
+            given[role] = values
+            if _shape(values):  # a number is that of all elements
+                given |= {f"{role}_mask": mask, f"{role}_groups": groups}
     return Attr(**given)
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of an array, and the length of a list; empty for a number."""
+    return tuple(getattr(values, "shape", (len(values),) if isinstance(values, list) else ()))
+
+
+def _is_zero(values: Any) -> bool:
+    """Whether all zero points are 0. Those that are no numbers are not: `Attr` refuses them."""
+    try:
+        held = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return held.size > 0 and held.dtype.kind not in "OSU" and not held.any()
 
 
 def dequantize(  # noqa: PLR0913 - most are keywords
@@ -261,7 +279,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         Of any type. A `Quantized` already carries the next four arguments; a record contains its
         scales and zero points. The codes of a weight in a checkpoint stand for the whole weight.
     scales, zero_points : array or number, optional
-        As `quantize` returns them.
+        As `quantize` returns them; a number is that of all elements.
     axis, groups, threads, queue
         As for `quantize`.
     dtype : DataType, str or numpy dtype, optional
@@ -320,14 +338,15 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     if scales is None:
         raise MemdescError("pass the scales that quantize() returned; a Memory has none")
     mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
-    if not mask and prod(shape := tuple(getattr(scales, "shape", ()))) > 1:
-        raise MemdescError(
-            f"scales of shape {shape} differ along dims; pass these dims as axis, as to quantize()"
-        )
+    for name, values in (("scales", scales), ("zero points", zero_points)):
+        if not mask and prod(_shape(values)) > 1:
+            raise MemdescError(
+                f"{name} of shape {_shape(values)} differ along dims; pass these dims as axis, as "
+                "to quantize()"
+            )
     refuse_masked("zero_points", zero_points)
-    points = np.asarray(0 if zero_points is None else zero_points)
     target = memory_desc(stored.dims, dtype) if dst is None else dst
-    used = points if points.any() else None
+    used = None if zero_points is None or _is_zero(zero_points) else zero_points
     attr = _attr("src", (scales, used), mask, groups) if stored.nelems else None
     made: Memory = _reorder(memory, target, dtype=dtype, attr=attr, threads=threads, queue=queue)
     return made

@@ -79,8 +79,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
     Raises
     ------
     MemdescError
-        If the layout or the type is unknown; when an array is created, if they do not fit its
-        chunks.
+        If the layout or the type is unknown; when an array is created, or one with shards is
+        written, if they do not fit its chunks.
 
     Examples
     --------

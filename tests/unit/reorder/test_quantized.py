@@ -88,6 +88,14 @@ def test_what_quantize_returned_is_enough_to_go_back() -> None:
         assert not np.array_equal(reorder.dequantize(q, zero_points=zeros).numpy(), wanted)
 
 
+def test_a_number_is_the_scale_or_the_zero_point_of_all_elements() -> None:
+    q = reorder.quantize(np.arange(8, dtype=np.float32).reshape(2, 4), "s8", axis=0)
+    codes = q.memory.numpy().astype(np.float32)
+    wanted = q.scales[:, None] * (codes - 5)
+    assert (reorder.dequantize(q, zero_points=5).numpy() == wanted).all()
+    assert (reorder.dequantize(q, scales=np.float32(2)).numpy() == 2 * codes).all()
+
+
 def test_a_quantised_tensor_is_a_tuple_of_three() -> None:
     q = reorder.quantize(_weights(4, 6), "u8", axis=0)
     memory, scales, zero_points = q
