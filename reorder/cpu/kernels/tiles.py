@@ -35,7 +35,6 @@ from reorder.cpu.schedule.tile_program import (
     Base,
     Placement,
     TileHead,
-    TilesHead,
     TileStep,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -62,11 +61,10 @@ class _Tile(NamedTuple):
 
 def emit_tiles(call: InterpreterCall) -> None:
     """Run the steps of all tiles of a call, in a scratch that no other thread uses meanwhile."""
-    block: Value = load_fields(call.program, TilesHead).scratch_block
+    block: Value = load_fields(call.program, TileHead).scratch_block
     number = _take_scratch(block)
-    tiles = call._replace(program=call.program + nbytes_of(TilesHead))
     # a scratch starts at a cache line
-    _emit_all(tiles, block + SCRATCHES_AT + number * SCRATCH_NBYTES)
+    _emit_all(call, block + SCRATCHES_AT + number * SCRATCH_NBYTES)
     lock = _lock_of(block, number)
     block.builder.store_atomic(I64(0), lock.raw, "release", WORD_NBYTES)
 

@@ -21,7 +21,6 @@ from reorder.cpu.schedule.tile_program import (
     SCRATCH_NBYTES,
     SCRATCHES,
     SCRATCHES_AT,
-    TILES,
     YIELD_AT,
     StageTypes,
 )
@@ -59,9 +58,7 @@ def stage_at(types: StageTypes) -> int:
 
 def link(batch: Batch) -> Words:
     """Return the program of a batch of tiles with addresses; the batch must outlive it."""
-    program = np.array([*map(_word, batch.program)], np.int64)
-    program[TILES.scratch_block] = address_of(_BLOCK)
-    return program
+    return np.array([*map(_word, batch.program)], np.int64)
 
 
 def _word(word: Any) -> int:
@@ -72,4 +69,6 @@ def _word(word: Any) -> int:
             return address_of(word)
         case StageTypes():
             return stage_at(word)
+        case None:
+            return address_of(_BLOCK)
     return interpreter_at(word)

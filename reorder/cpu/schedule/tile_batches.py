@@ -19,7 +19,6 @@ from reorder.cpu.schedule.tile_program import (
     OPERANDS,
     SLOT_BITS,
     Base,
-    TilesHead,
     TileStep,
     encode_tile,
 )
@@ -107,11 +106,10 @@ def _tile_batch(
     indirect: tuple[IndirectLoop, ...] = (),
 ) -> Batch:
     """Return the batch of tiles."""
-    words: list[Any] = [*TilesHead(0)]
+    words: list[Any] = []
     workloads = []
     for tile in tiles:
-        start = len(words) - len(TilesHead._fields)
-        workloads.append(Workload(start, size_of(tile.outer), 1, 1, _size(tile)))
+        workloads.append(Workload(len(words), size_of(tile.outer), 1, 1, _size(tile)))
         words += schedule_tile(config, tile, is_indirect=bool(indirect))
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
@@ -128,13 +126,13 @@ def join(batches: Sequence[Batch]) -> Batch:
     Each chunk of boxes becomes a tile of one step. Threads run chunks at once, so no batch may read
     what another one writes, and no two may write 4-bit elements of the same byte.
     """
-    words: list[Any] = [*TilesHead(0)]
+    words: list[Any] = []
     ranges: list[StepRange] = []
     bounds = [0]
     for batch in batches:
-        start, shares = len(words) - len(TilesHead._fields), batch.partition
+        start, shares = len(words), batch.partition
         if batch.kernel is None:
-            words += batch.program[len(TilesHead._fields) :]
+            words += batch.program
             moved = (StepRange(*each) for each in shares.ranges.tolist())
             ranges += [each._replace(instruction=each.instruction + start) for each in moved]
             bounds += [bounds[-1] + stop for stop in shares.bounds[1:].tolist()]
@@ -142,7 +140,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         for first, last in pairwise(shares.bounds.tolist()):
             code = batch.kernel, batch.program, shares.ranges[first:last], last - first
             step = TileStep(*code, Base.SRC, NO_OPERAND, Base.DST, NO_OPERAND)
-            ranges.append(StepRange(len(words) - len(TilesHead._fields), 0, 1, 0, 0))
+            ranges.append(StepRange(len(words), 0, 1, 0, 0))
             words += encode_tile((0, 0), (), (step,))
             bounds.append(bounds[-1] + 1)
     threads = max(batch.partition.threads for batch in batches)

@@ -1,7 +1,7 @@
 """The program of the interpreter of tiles, and the tables that stages read.
 
-A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
-for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `TileStep`
+A program has an instruction for tiles of one shape: `TileHead`; the offset of each operand; for
+each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `TileStep`
 for each step. There are always `OPERANDS` operands; one that a reorder lacks has offset and strides
 0. Offsets and strides are in elements.
 
@@ -20,7 +20,6 @@ from typing import Any
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.program import LoopHead
-from reorder.cpu.tables import fields_of
 from reorder.cpu.target import LINE_NBYTES, SHARED_NBYTES
 from reorder.plan.nodes import Node
 
@@ -154,14 +153,6 @@ class StageTypes(NamedTuple):
 OPERANDS = 6
 
 
-class TilesHead(NamedTuple):
-    """The start of a program of tiles."""
-
-    # address of the block of scratch
-    scratch_block: int
-
-
-TILES = fields_of(TilesHead)
 # How many scratches there are; the system gives each one its memory at its first use. A call that
 # finds none free waits; a scratch is held no longer than one call of an interpreter.
 SCRATCHES = 256
@@ -174,11 +165,13 @@ SCRATCH_NBYTES = (len(Base) - Base.SRC_ELEMENTS) * SLOT_NBYTES
 
 
 class TileHead(NamedTuple):
-    """The start of the instruction of a tile."""
+    """The start of the instruction of tiles."""
 
     # number of outer loops, and of steps
     outer: int
     steps: int
+    # address of the block of scratch; None in its place
+    scratch_block: Any = None
 
 
 def encode_tile(
