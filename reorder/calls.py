@@ -73,6 +73,14 @@ known: dict[Any, Any] = {}
 # strides and dtype of x, and of an array in `out`. If there is one kind, it is tried without asking
 # for these, which takes a fifth of a small call.
 usual: dict[Any, Any] = {}
+# By the same: all that is known, by shape, strides and dtype.
+_called: dict[Any, dict[Any, KnownCall]] = {}
+
+
+def forget() -> None:
+    """Forget all calls."""
+    for kept in (known, usual, _called):
+        kept.clear()
 
 
 def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
@@ -98,17 +106,12 @@ def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
 def note(key: Any, found: Any) -> None:
     """Keep what was found for a key."""
     if len(known) >= MAX_KNOWN and key not in known:
-        known.clear()
-        usual.clear()
+        forget()
     known[key] = found
     if found:
         way = key[3]
-        last = None if way[-1] is np.ndarray else 4
-        kinds = {
-            (*each[:3], *each[4:last]): call
-            for each, call in [*known.items()]
-            if call and each[3] == way
-        }
+        kinds = _called.setdefault(way, {})
+        kinds[*key[:3], *(key[4:] if way[-1] is np.ndarray else ())] = found
         # larger results are not allocated in vain
         usual[way] = found if len(kinds) == 1 and found[3] < _MIN_ALIGNED else kinds
 

@@ -1,11 +1,13 @@
 """Calls of reorder: what repeated ones cost, that they do the same, and what `out` takes."""
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
+from types import FrameType
 from typing import Any
 
 import ml_dtypes
@@ -32,18 +34,13 @@ from tests.work import count_calls
 _DIMS = (2, 17, 5, 4)
 
 
-def forget() -> None:
-    calls.known.clear()
-    calls.usual.clear()
-
-
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
     """Begin without known calls, but with the code that runs them."""
     reorder.prepare(reorder.plan_reorder(NHWC, NHWC))
-    forget()
+    calls.forget()
     yield
-    forget()
+    calls.forget()
 
 
 def cube(*dims: int, dtype: Any = np.float32) -> Any:
@@ -163,7 +160,7 @@ def limited() -> None:
 def test_later_calls_of_a_kind_give_the_same_by_at_most_five_functions_of_python() -> None:
     first = {}
     for kind, call in (KINDS | OTHERS).items():
-        forget()
+        calls.forget()
         first[kind], *results = (told(call) for _ in range(4))
         assert results == [first[kind]] * 3, kind
         # of which one is the lambda around it
@@ -304,6 +301,30 @@ def test_many_threads_reorder_many_kinds_with_a_small_bound(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert max(len(calls.known), len(calls.usual)) <= 17
+
+
+def test_another_kind_is_noted_as_fast_however_many_are_known() -> None:
+    """A text that grows by a word brings a new shape with each call."""
+    lines = []
+
+    def count(frame: FrameType, event: str, _value: object) -> Any:
+        if frame.f_code.co_filename != calls.__file__:
+            return None
+        lines[-1] += event == "line"
+        return count
+
+    before = sys.gettrace()
+    for k in range(200):
+        x = np.zeros((k + 2, 3), np.float32)
+        reorder.reorder(x, "ba")
+        lines.append(0)
+        sys.settrace(count)
+        try:
+            reorder.reorder(x, "ba")
+        finally:
+            sys.settrace(before)
+    assert len(calls.known) >= len(lines)
+    assert max(lines[100:]) <= max(lines[1:10])
 
 
 def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
