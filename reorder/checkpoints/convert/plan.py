@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
@@ -409,7 +410,8 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
             targets[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
         targets = joined_tensors(name, {"quantized": facts}, targets)
     else:
-        target = stored_layout(name, dst, entry.dtype if src.dtype == dst.dtype else None)
+        is_packed = src.dtype == dst.dtype and entry.dtype in DATA_TYPES
+        target = stored_layout(name, dst, entry.dtype if is_packed else None)
         if not entry.shape and target.shape == (1,):  # the dims of a scalar's descriptor
             target = target._replace(shape=())
         if change == Reorder(src, src):
@@ -554,10 +556,11 @@ def _element_type(name: str, given: DataType) -> DataType:
 
 def _dims_of_shape(entry: Entry, name: str, bits: int) -> tuple[int, ...]:
     """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
-    shape, words = entry.shape, data_type(entry.dtype)
-    if bits < words.bits:
+    shape = entry.shape
+    word = BYTE_BITS * entry.nbytes // max(prod(shape), 1)
+    if bits < word:
         raise MemdescError(
-            f"{name} has {words.bits // bits} elements in a word of {words}; give its dims="
+            f"{name} has {word // bits} elements in a word of {entry.dtype}; give its dims="
         )
     # for a layout of any rank: each block adds an axis to the shape
     ndims = len(shape) - len(re.findall("[0-9]+[a-z]", name))

@@ -146,7 +146,8 @@ def _sort_key(tensor: Tensor) -> tuple[bool, int]:
     if not bits:
         raise MemdescError(
             f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; an "
-            "output in the format of the input keeps it, and a .npz has all types of memdesc"
+            "output in the format of the input keeps it, a .npz has all types of memdesc, and a "
+            "rule such as 'NAME: plain, holds=bf16' says what elements without a type are"
         )
     width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits
     return tensor.nbytes % _ALIGNMENT != 0, -width

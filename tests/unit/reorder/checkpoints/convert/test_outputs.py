@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -219,6 +220,21 @@ def test_scalars_stay_scalars(tmp_path: Path, rules: list[str], to: str | None) 
     found = converted(source, tmp_path / "out.safetensors", *rules, to=to)
     assert found["s"] == (scale if rules == ["s: a"] else scale.astype(np.float16))
     assert (found["s"].shape, found["v"].shape) == ((), (1,))
+
+
+@pytest.mark.parametrize(
+    "rule", ["w: plain, holds=bf16", "w: ba, holds=bf16", "w: f32, holds=bf16"]
+)
+def test_a_rule_says_what_elements_without_a_type_are(tmp_path: Path, rule: str) -> None:
+    """That is how numpy saves bf16."""
+    x = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
+    np.savez(tmp_path / "x.npz", w=x)
+    target = tmp_path / "y.safetensors"
+    assert "'NAME: plain, holds=bf16'" in refused(tmp_path / "x.npz", target)
+    assert "takes 24" in refused(tmp_path / "x.npz", target, "w: plain, holds=f32")
+    convert(tmp_path / "x.npz", target, map=[rule])
+    with reorder.open_checkpoint(target) as found:
+        assert np.array_equal(found["w"].numpy(), x)
 
 
 # --- what a format does not show or hold ---
