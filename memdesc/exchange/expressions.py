@@ -90,13 +90,19 @@ def linear(node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, ...], int]:
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return [*_terms(node.left), *_terms(node.right)]
-    return [node]
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub):
+        return [node]
+    right = _terms(node.right)
+    if isinstance(node.op, ast.Sub):
+        right = [ast.UnaryOp(ast.USub(), term) for term in right]
+    return [*_terms(node.left), *right]
 
 
 def _product(node: ast.expr) -> tuple[ast.expr, int | None]:
-    """Return the parts of an index times a number, in any order."""
+    """Return the parts of an index times a number, in any order; it may be negated."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        index, factor = _product(node.operand)
+        return index, None if factor is None else -factor
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
         return node, 1
     if _integer(node.left) is not None:

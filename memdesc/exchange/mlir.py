@@ -42,7 +42,9 @@ _NAMES = Types({**MLIR_TYPES.names, **_SIGNED})
 _SHAPE = r"(?P<shape>(?:[0-9?]{1,19}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
 _MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<outputs>.*)\)\s*>"
-_MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*(?:{_STRIDED}|{_MAP})\s*)?>"
+# where the memory is, which does not change the layout; an attribute may also be a layout
+_SPACE = r"(?:[0-9]+(?:\s*:\s*\w+)?|\"\w*\"|#\w+\.(?:address_space|storage_class)<\w+>)"
+_MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*(?:{_STRIDED}|{_MAP})\s*)?(?:,\s*{_SPACE}\s*)?>"
 
 _ATTRIBUTES = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
 # as printed, and in the generic form, which has static_inner_tiles
