@@ -629,13 +629,13 @@ class MemoryDesc(Written):
         if isinstance(letters, str) and letters == LETTERS:
             return text
         check_letters(letters, self.ndims)
-        tag = dense_tag(self.layout)
-        named = text.replace(f"'{tag}'", f"'{tag.spelled(letters)}'")
         try:
-            is_same = memory_desc(self.dims, self.dtype, tag.spelled(letters)) == self
-        except MemdescError:
+            tag = dense_tag(self.layout)
+            spelled = tag.spelled(letters)
+            is_same = memory_desc(self.dims, self.dtype, spelled) == self
+        except MemdescError:  # it is swizzled, or no vocabulary has these letters
             return text
-        return named if is_same else text
+        return text.replace(f"'{tag}'", f"'{spelled}'") if is_same else text
 
     def _repr_html_(self) -> str:
         return self.show().fragment

@@ -20,6 +20,8 @@ def test_letters_name_the_dims_and_a_long_title_is_cut() -> None:
         panels = "rows {2}, columns {3}, a panel for each {1}".format(*letters)
         assert panels in text
     assert "n(1) c/4(2) h(2) w(3) c%4(4)" in desc.show("nchw").svg
+    tile = memory_desc((8, 64), "f16", "Sw<3,3,3> o (8,64):(64,1)").with_letters("mn")
+    assert "rows m, columns n" in tile.show().text
     strides = [2**k + (2**12 if k == 11 else 0) for k in range(12)]
     svg = memory_desc((2,) * 12, "f32", strides=strides).show().svg
     assert "…" in elements(svg, "title")[0].text  # type: ignore[operator] # it has one
