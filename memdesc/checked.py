@@ -147,7 +147,8 @@ class Written(Checked):
         ``blocks`` instead of ``padded_dims``, ``strides`` and the inner blocks, and ``xor`` if it
         is swizzled. An image has the descriptor of its pixels, its sides, its kind and its name.
         ``schema`` is 1, or 2 with ``xor``: readers skip unknown keys, and a form that older readers
-        would misread gets a new number. `docs/descriptor.schema.json` is its JSON Schema.
+        would misread gets a new number. `docs/descriptor.schema.json` is the JSON Schema
+        of a `MemoryDesc`.
 
         >>> print(memdesc.memory_desc((2, 17), "f32", "aB8b").to_json())
         {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, \
