@@ -305,7 +305,7 @@ def test_many_threads_reorder_many_kinds_with_a_small_bound(
 
 def test_another_kind_is_noted_as_fast_however_many_are_known() -> None:
     """A text that grows by a word brings a new shape with each call."""
-    lines = []
+    lines: list[int] = []
 
     def count(frame: FrameType, event: str, _value: object) -> Any:
         if frame.f_code.co_filename != calls.__file__:
