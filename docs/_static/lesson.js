@@ -93,7 +93,7 @@
       const layout = layoutOf(this.form.tag.value.trim(), numbers(this.form.dims.value));
       const needed = Math.max(layout.size, product(layout.axes.map((axis) => axis.padded)));
       if (needed && needed <= MOST) return layout;
-      throw Error(`${needed} elements with padding: this form draws 1 to ${MOST}, memdesc show any number`);
+      throw Error(`${needed} elements with padding: this form draws 1 to ${MOST}; memdesc show draws any number`);
     }
 
     // What can be marked beside an element: its neighbours along a dim, or the group of its scale.

@@ -163,6 +163,11 @@ def _written(stream: TextIO | None, text: str) -> str:
     return ""
 
 
+def _with_help(message: str, prog: str) -> str:
+    """Return a message, perhaps a question, followed by where to read more."""
+    return f"{message}{' See' if message.endswith('?') else '; see'} {prog} --help"
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are MemdescErrors; flags are not abbreviated."""
 
@@ -177,7 +182,7 @@ class _Parser(argparse.ArgumentParser):
         is_name = re.fullmatch("argument DIMS: '[A-Za-z].*such as 2x17x5x4", message, re.DOTALL)
         if is_name and "LAYOUT [DIMS]" in " ".join(self.format_usage().split()):
             message += "; give LAYOUT first, then DIMS"
-        raise MemdescError(f"{message}; see {self.prog} --help")
+        raise MemdescError(_with_help(message, self.prog))
 
 
 def parse(given: Sequence[str]) -> argparse.Namespace:
@@ -191,7 +196,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     name, *words = given
     if name not in NAMES:
         near = did_you_mean(similar_words(name, NAMES))
-        raise MemdescError(f"no command {name!r}{near or _ALL}; see memdesc --help")
+        raise MemdescError(_with_help(f"no command {name!r}{near or _ALL}", "memdesc"))
     parser = command_parser(name)
     _check_flags(parser, words)
     if "--" in words:
