@@ -374,9 +374,10 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
             continue
         stacks += [full] if holds_experts(each) else []
         is_linear = layer != full and len(each.shape) == len("oi") and is_inner(layer)
-        # PyTorch's MultiheadAttention multiplies by it
-        is_attention = f"{layer.removesuffix(_PROJECTION)}in_proj_weight" in model.entries
-        if not is_linear or _KEPT.fullmatch(layer) or is_attention:
+        # PyTorch's MultiheadAttention and I-BERT multiply by their weights themselves
+        beside = (f"{layer.removesuffix(_PROJECTION)}in_proj_weight", f"{full}_integer")
+        is_kept = _KEPT.fullmatch(layer) or not model.entries.keys().isdisjoint(beside)
+        if not is_linear or is_kept:
             continue
         bias = model.entries.get(f"{layer}.bias")
         if bias is not None and bias.shape != each.shape[:1]:

@@ -146,6 +146,8 @@ _LAYERS = {
     "DenseReluDense.wo.weight": (128, 128),
     "qformer.layer.0.query.weight": (128, 128),
     "mixer.dt_proj.weight": (256, 128),
+    "query.weight": (128, 128),
+    "query.weight_integer": (128, 128),
     "attn.in_proj_weight": (384, 128),
     "attn.out_proj.weight": (128, 128),
 }
