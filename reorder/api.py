@@ -168,7 +168,7 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
     # see reorder/calls.py; a function of Python would take a tenth of a small reorder
     is_plain = queue is None and wait_for is None and (attr is None or type(attr) is Attr)
     if is_plain and (threads is None or type(threads) is int):
-        limit = limits() if threads is None else threads
+        limit = limits()[0] if threads is None else threads
         to = dst if type(dst) is str else id(dst)
         of = src if src is None or type(src) is str else id(src)
         kind = dtype if dtype is None or type(dtype) is str else id(dtype)

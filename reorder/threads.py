@@ -10,9 +10,11 @@ from typing import Any, NoReturn, TypeAlias
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 
-# The limit of the innermost block, and those of the blocks around it.
-_Limits: TypeAlias = "tuple[int, _Limits] | None"
-_limits: ContextVar[_Limits] = ContextVar("reorder.use_threads", default=None)
+# The limit of the innermost block, or None outside of all, and those of the blocks around it. These
+# may be nested without end, so no key has them: Python hashes nested tuples by recursion.
+_Limits: TypeAlias = "tuple[int | None, _Limits | None]"
+_OUTSIDE: _Limits = None, None
+_limits: ContextVar[_Limits] = ContextVar("reorder.use_threads", default=_OUTSIDE)
 # bound once: looking them up takes a tenth of a small reorder in a block
 limits, _set_limits = _limits.get, _limits.set
 
@@ -45,18 +47,16 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
 class _Limited(AbstractContextManager[None]):
     """A block with a limit. It holds no state, so that threads may share it."""
 
-    __slots__ = ("_alone",)
+    __slots__ = ("_count",)
 
     def __init__(self, count: int) -> None:
-        self._alone = count, None
+        self._count = count
 
     def __enter__(self) -> None:
-        outer = limits()
-        _set_limits(self._alone if outer is None else (self._alone[0], outer))
+        _set_limits((self._count, limits()))
 
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
-        inner = limits()
-        _set_limits(inner and inner[1])
+        _set_limits(limits()[1] or _OUTSIDE)
 
 
 class _Blocks(dict[int, _Limited]):
@@ -71,8 +71,7 @@ _blocks = _Blocks()
 
 def current_limit() -> int | None:
     """Return the limit in force; None without one."""
-    inner = limits()
-    return inner and inner[0]
+    return limits()[0]
 
 
 def refuse_threads(threads: Any) -> NoReturn:

@@ -19,6 +19,7 @@ from memdesc import MemdescError, image_desc, memory_desc
 from memdesc.errors import OverlapError
 from reorder import calls
 from reorder.memory.dlpack import TensorView
+from tests.programs import run_python
 from tests.unit.reorder.memory.producers import (
     Exchanged,
     Exported,
@@ -301,6 +302,18 @@ def test_many_threads_reorder_many_kinds_with_a_small_bound(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert max(len(calls.known), len(calls.usual)) <= 17
+
+
+def test_limits_on_threads_may_be_set_without_end() -> None:
+    """As by who takes `use_threads` for a setter: a key that had them all overran the stack."""
+    run_python(
+        "-c",
+        "import numpy as np, reorder\n"
+        "for _ in range(1_200_000):\n"
+        "    reorder.use_threads(2).__enter__()\n"
+        "for _ in range(3):\n"
+        "    assert reorder.reorder(np.ones((3, 5), np.float32), 'ba').nbytes == 60\n",
+    )
 
 
 def test_another_kind_is_noted_as_fast_however_many_are_known() -> None:
