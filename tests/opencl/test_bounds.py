@@ -41,18 +41,22 @@ _STORED = re.compile(
     r"(\*\(__global \w+ \*\)(?:to|\(.*?\))"
     r"|\(\(__global \w+ \*\)to\)\[\d+\]|\b(?:to|dst)\[[^][]*\]) = "
 )
-# notes which work item stores to each byte, or that there are two
+# an atomic operation on a word
+_ATOMIC = re.compile(r"(\batomic_\w+\()(\(volatile __global uint \*\)to)")
+# notes which work item stores to each byte, or that there are two that do not do it atomically
 _NOTED = """
-void note(__global const void *at, uint nbytes) {{
+void note(__global const void *at, uint nbytes, int is_atomic) {{
     const ulong row = get_global_id(1) + get_global_size(1) * get_global_id(2);
-    const uint item = 1 + (uint)(get_global_id(0) + get_global_size(0) * row);
+    const uint own = 1 + (uint)(get_global_id(0) + get_global_size(0) * row);
+    const uint item = is_atomic ? {two}u - 1 : own;
     for (uint k = 0; k < nbytes; ++k) {{
         volatile __global uint *noted = (__global uint *){items}ul + ((ulong)at + k - {first}ul);
         const uint other = atomic_cmpxchg(noted, 0, item);
         if (other != 0 && other != item) *noted = {two}u;
     }}
 }}
-#define NOTED(at) (*(note(&(at), sizeof(at)), &(at)))
+#define NOTED(at) (*(note(&(at), sizeof(at), 0), &(at)))
+#define SHARED(word) (note((__global const void *)(word), 4, 1), word)
 """
 _TWO = 0xFFFFFFFF
 # bytes beside dst
@@ -100,7 +104,7 @@ def wrong_loads(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]
 
 
 def wrong_stores(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str]:
-    """Return the families whose work items share a byte, or store to one without elements."""
+    """Return the families whose work items race for a byte, or store to one without elements."""
     memory = np.zeros(dst.min_nbytes + 256, np.uint8)
     items = np.zeros(memory.size, np.uint32)
     host = memory[-memory.ctypes.data % 64 + _BESIDE :]
@@ -114,8 +118,8 @@ def wrong_stores(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc) -> list[str
     place = {"items": items.ctypes.data, "first": host.ctypes.data - _BESIDE, "two": _TWO}
 
     def watched(text: str) -> str:
-        assert "atomic" not in text
-        text, count = _STORED.subn(r"NOTED(\1) = ", text)
+        assert text.count("atomic") == len(_ATOMIC.findall(text))
+        text, count = _STORED.subn(r"NOTED(\1) = ", _ATOMIC.sub(r"\1SHARED(\2)", text))
         assert count
         return _NOTED.format(**place) + text
 

@@ -112,13 +112,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         is_even = all(stride % 2 == 0 for stride in nest.strides(1))
         parities = (nest.starts[1][0] % 2,) if is_even else (0, 1)
     nest, shift = nest._replace(loops=group.loops), group.indirect_shift
-    launches = []
-    for parity in parities:
-        numbers = {**task.numbers, "parity": parity}
-        launch = lower_nest(nest, pattern, divisions, numbers, shift)
-        # another launch may write the other halves of its bytes
-        launches.append(launch._replace(stage=parity))
-    return tuple(launches)
+    numbers = ({**task.numbers, "parity": parity} for parity in parities)
+    return tuple(lower_nest(nest, pattern, divisions, of, shift) for of in numbers)
 
 
 def _writing(task: KernelTask) -> KernelTask:

@@ -186,17 +186,12 @@ class Pattern(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel to enqueue; it starts when those of earlier stages have finished.
-
-    It may leave the elements of `left` that are the second half of a byte to others.
-    """
+    """A kernel to enqueue."""
 
     pattern: Pattern
     params: tuple[int, ...]
     groups: tuple[int, ...]
-    stage: int = 0
     tables: tuple[NDArray[Any], ...] = ()
-    left: KernelTask | None = None
 
 
 class Division(NamedTuple):

@@ -163,6 +163,15 @@ def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]
     return [loop for loop in loops if all(loop is not one for one in taken)]
 
 
+def are_apart(loops: Iterable[Loop], length: int) -> bool:
+    """Whether a gap in dst follows each run of a length, one for each step of some loops."""
+    for loop in sorted(loops, key=lambda loop: loop.stride(1)):
+        if loop.extent > 1 and loop.stride(1) <= length:
+            return False
+        length += loop.stride(1) * (loop.extent - 1)
+    return True
+
+
 class Chain(NamedTuple):
     """The loops that form a contiguous run in an operand, and the steps of each in a tile."""
 

@@ -42,10 +42,10 @@ from reorder.opencl.kernel.launch import (
     offset_at,
     offset_bound,
 )
-from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
+from reorder.opencl.kernel.placement import Coords, Loop, Nest, are_apart, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
@@ -84,7 +84,14 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         loop._replace(strides=_in_units(loop.strides, bits // unit))
         for loop in without(nest.moving, (first,))
     ]
-    chain = _chain(row, loops)
+    start = nest.starts[1][0]
+
+    def may_end(others: list[Loop], length: int) -> bool:
+        # no byte has 4-bit elements of two runs
+        is_even = not any(at % 2 for at in (start, *(loop.stride(1) for loop in others)))
+        return bits >= BYTE_BITS or is_even or are_apart(others, length)
+
+    chain = _chain(row, loops, may_end)
     if prod(loop.extent for loop in chain) < _LEAST:
         return ()
     # groups that run at the same time read adjacent rows, which share sectors of memory
@@ -92,9 +99,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     nest = nest._replace(starts=_in_units(nest.starts, bits // unit))
     # the loops of a row are one loop of the kernel
     body, items = RowCopy(len(chain), unit), task.work_items(_WORK_ITEMS)
-    launch = _launch(nest, chain, nest.filled(outer, 2), body, items)
-    left = task._replace(nest=nest._replace(loops=tuple(outer)))
-    return (launch._replace(left=left if unit < BYTE_BITS else None),)
+    return (_launch(nest, chain, nest.filled(outer, 2), body, items),)
 
 
 def _in_units(operands: tuple[Coords, ...], count: int) -> tuple[Coords, ...]:
@@ -102,16 +107,18 @@ def _in_units(operands: tuple[Coords, ...], count: int) -> tuple[Coords, ...]:
     return tuple((offset * count,) for (offset,) in operands)
 
 
-def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
-    """Return the loops that are contiguous in dst, until they have enough units."""
+def _chain(row: Loop, loops: list[Loop], may_end: Callable[[list[Loop], int], bool]) -> list[Loop]:
+    """Return the loops that are contiguous in dst, until they have enough units and may end."""
     chain, length = [row], row.extent
-    while length < _ENOUGH:
-        following = next((loop for loop in loops if loop.stride(1) == length), None)
-        if following is None or length * following.extent > _MAX_UNITS:
-            break
+    while True:
+        others = without(loops, chain)
+        ends = may_end(others, length)
+        following = next((loop for loop in others if loop.stride(1) == length), None)
+        is_last = following is None or length * following.extent > _MAX_UNITS
+        if following is None or is_last or (ends and length >= _ENOUGH):
+            return chain if ends else []
         chain.append(following)
         length *= following.extent
-    return chain
 
 
 def _launch(
@@ -205,10 +212,9 @@ class RowCopy(Body):
         for t in steps:
             to = address_of("dst", f"dst_offset + at{t}", unit)
             yield f"if (is_whole{t}) *(__global uint4 *)({to}) = v{t};"
-            # the ends of what is contiguous in dst, but not half of its first byte; the end of src
-            first = "0" if unit == BYTE_BITS else "(int)(dst_offset & 1)"
+            # the ends of what is contiguous in dst, and the end of src
             last = f"min({count}, (int)p.extent0 - at{t})"
-            yield f"else for (int j = max({first} - at{t}, 0); j < {last}; ++j) {{"
+            yield f"else for (int j = max(-at{t}, 0); j < {last}; ++j) {{"
             yield f"    const uint row = {_row(f'at{t} + j')};"
             yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
             yield "    const index_t from = src_offset + row_offset(row, p) + column;"

@@ -157,8 +157,9 @@ class Staged(Body):
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
     within a vector of src; `same_in_rows` those of others that are the same in packed rows. One
     that `is_gathered` has the order of src in local memory: vectors of dst are made of its
-    elements. `sizes` has, for each index of the nest, the elements of a run of
-    src after which it grows by one; 0 if all of a run have the same.
+    elements. `sizes` has, for each index of the nest, the elements of a run of src after which it
+    grows by one; 0 if all of a run have the same. Runs of 4 bits follow each other in dst along the
+    loops `joined`.
     """
 
     extents: tuple[int, ...]
@@ -170,6 +171,7 @@ class Staged(Body):
     same_in_rows: tuple[str, ...] = ()
     is_gathered: bool = False
     sizes: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
@@ -245,7 +247,8 @@ class Staged(Body):
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
         end = ["src_end"] if self.dst.row or not (self.src.is_whole or self.src.is_image) else []
-        return [*end, *(f"size{k}" for k in range(len(self.sizes)))]
+        joined = ["joined"] if self.joined else []
+        return [*end, *joined, *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and the store of an element in local memory."""
@@ -651,7 +654,8 @@ class Staged(Body):
             if side.is_whole:
                 yield f"*(__global {vector} *)to = v;"
             else:
-                yield f"store(to, v, 0, min(count, {side.lanes}));"
+                place = ", 0, 0" if side.bits < BYTE_BITS else ""
+                yield f"store(to, v, 0, min(count, {side.lanes}){place});"
             yield "} }"
 
     def _store_shifted(self, side: Side, place: str, run: str, inside: list[str]) -> Iterator[str]:
@@ -674,7 +678,14 @@ class Staged(Body):
         local = " + ".join([*terms, f"column * {self.local.element}"])
         lead = (self.lead + side.align) * BYTE_BITS
         at = f"({local}) * {WORD_BITS // self.units_per_word} + {lead}"
-        yield f"store({pointer} + ({side.units('at0 + r0')}), words(tile, {at}), low, high);"
+        place = ""
+        if self.joined:
+            digits = (k for k, _, _ in self.rest(side) if k in self.joined)
+            terms = [f"{_digit(k, 0)} * p.dst{k}" for k in digits]
+            place = ", " + " + ".join([*(f"i{k} * p.dst{k}" for k in self.joined), *terms, "r0"])
+            place += ", p.joined"
+        to = f"{pointer} + ({side.units('at0 + r0')})"
+        yield f"store({to}, words(tile, {at}), low, high{place});"
         yield "} }"
 
     def _read(self, side: Side) -> str:
@@ -831,24 +842,42 @@ def _load_function(side: Side) -> Iterator[str]:
 def _store_function(side: Side) -> Iterator[str]:
     """Return a function that stores the elements `low` to `high` of a vector."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
-    yield f"void store(__global {unit} *to, {vector} v, int low, int high) {{"
+    count, more = max(side.elements(WORD), 1), ""
+    if side.bits < BYTE_BITS:
+        yield from _STORED_PART
+        more = ", index_t place, index_t joined"
+    yield f"void store(__global {unit} *to, {vector} v, int low, int high{more}) {{"
     yield f"    if (low == 0 && high == {side.lanes}) {{ *(__global {vector} *)to = v; return; }}"
-    count, units = max(side.elements(WORD), 1), max(WORD // side.unit, 1)
     for k in range(words):
         word, at = word_of("v", k, words), side.elements(WORD * k)
         inside = f"low <= {at} && high >= {at + count}"
         yield f"    if ({inside}) ((__global uint *)to)[{k}] = {word};"
-        if units > 1:
+        if side.bits < BYTE_BITS:
+            mask = f"bits((high - {at}) * {side.bits}) & ~bits((low - {at}) * {side.bits})"
+            inside = f"place + {at} >= 0 && place + {at + count} <= joined"
+            yield f"    else if (low < {at + count} && high > {at})"
+            yield f"        store_part(to + {WORD * k}, {word}, {mask}, {inside});"
+        elif count > 1:
             yield "    else {"
-            for j in range(units):
-                to, first = f"to[{k * units + j}]", at + count // units * j
-                value = f"({unit})({word} >> {WORD_BITS // units * j})"
-                if side.bits < BYTE_BITS:
-                    # a run may end in the middle of a byte
-                    value = f"high > {first + 1} ? {value} : ({to} & 240) | ({value} & 15)"
-                yield f"        if (low <= {first} && high > {first}) {to} = {value};"
+            for j in range(count):
+                value = f"({unit})({word} >> {side.bits * j})"
+                yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {value};"
             yield "    }"
     yield "}"
+
+
+# Stores the bits of a mask. Work items that write the rest of a byte may be those of the same runs:
+# where these are all of the word, it is stored atomically. No other byte is touched.
+_STORED_PART = (
+    "void store_part(__global uchar *to, uint word, uint mask, int is_inside) {",
+    "    if (is_inside) {",
+    "        atomic_and((volatile __global uint *)to, ~mask);",
+    "        atomic_or((volatile __global uint *)to, word & mask);",
+    "    } else for (int j = 0; j < 4; ++j, word >>= 8, mask >>= 8) {",
+    "        if (mask & 255) to[j] = (uchar)((to[j] & ~mask) | (word & mask));",
+    "    }",
+    "}",
+)
 
 
 def runs_of(

@@ -25,7 +25,7 @@ from reorder.opencl.kernel.launch import (
     floor_log2,
     lower_nest,
 )
-from reorder.opencl.kernel.placement import Chain, Loop, chain_of, span_of, without
+from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, span_of, without
 from reorder.opencl.kernel.staged import (
     LANES,
     LocalLayout,
@@ -77,6 +77,8 @@ _JOINED, _MIN_SRC = 1 << 14, 64
 _CONVERTED, _EDGE = 4096, 64
 # bytes of local memory that every device has, and of a cache line
 _LOCAL, _LINE = 32768, 128
+# elements of 4 bits in a word
+_WORD_OF_4 = 8
 # the most work items of a group, and of one that gathers
 _WORK_ITEMS, _GATHERING = 256, 128
 # bytes after each run of local memory, and after each vector of src: the first that is best
@@ -203,9 +205,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     body = _staged(nest, chosen, bits, _widest(bits))
     if body is None:
         return ()
-    # bytes of local memory are not shared, and those of dst by rows alone that have no sizes
-    is_odd = nest.sizes and body.dst.is_shifted
-    if bits[1] < BYTE_BITS and (body.packed_rows == 1 or is_odd):
+    # no byte of local memory is shared
+    if bits[1] < BYTE_BITS and body.packed_rows == 1:
         return ()
     # all work items convert
     vectors = body.accesses(body.src)
@@ -340,30 +341,38 @@ def _launched(
         same = nest.loops[body.dst.run[0]].uniform(task.varying) if body.packed_rows > 1 else ()
         same = tuple(role for role in same if role not in uniform)
         body = replace(body, uniform=uniform, same_in_rows=same)
+    numbers = task.numbers
+    if 0 < body.dst.bits < BYTE_BITS and body.dst.is_shifted:
+        joined = _joined(nest, body)
+        if joined is None:
+            return ()
+        body, numbers = replace(body, joined=joined[0]), {**numbers, "joined": joined[1]}
     for tried in (paddings, paddings[:1]):
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
             pattern = Pattern(src, dst, padded, work_items, task.conversion, lanes)
             loops = zip(nest.loops, body.extents, strict=True)
             divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
-            launch = lower_nest(nest, pattern, divisions, task.numbers)
-            return (launch._replace(left=_left(task, nest, body)),)
+            return (lower_nest(nest, pattern, divisions, numbers),)
     return ()
 
 
-def _left(task: KernelTask, nest: Nest, body: Staged) -> KernelTask | None:
-    """Return the first elements of runs of dst, if these may be the second half of a byte."""
-    if not 0 < body.dst.bits < BYTE_BITS or not body.dst.is_shifted:
-        return None
-    loops, run = list(nest.loops), (*body.dst.run, *body.dst.rest[: body.dst.row])
-    for k in run:
-        steps = body.extents[k]
-        if k != run[-1] or k == body.skewed:
-            steps = loops[k].extent
-        strides = tuple((stride * steps,) for (stride,) in loops[k].strides)
-        extent, valid = (-(-count // steps) for count in loops[k][:2])
-        loops[k] = Loop(extent, valid, strides)
-    return task._replace(nest=nest._replace(loops=tuple(loops)))
+def _joined(nest: Nest, body: Staged) -> tuple[tuple[int, ...], int] | None:
+    """Return the loops along which 4-bit runs follow each other in dst, and their elements.
+
+    None if other work items may write halves of bytes at the ends.
+    """
+    loops, length = nest.loops, 1
+    chain: list[int] = []
+    for k in sorted(range(len(loops)), key=lambda k: loops[k].stride(1)):
+        if loops[k].extent > 1 and loops[k].stride(1) == length:
+            chain.append(k)
+            length *= loops[k].extent
+    *lower, top = (*body.dst.run, *body.dst.rest[: body.dst.row])
+    steps = loops[top].extent % body.extents[top] or body.extents[top]
+    is_long = top == body.skewed or steps * prod(loops[k].extent for k in lower) >= _WORD_OF_4
+    others = (loop for k, loop in enumerate(loops) if k not in chain)
+    return (tuple(chain), length) if is_long and are_apart(others, length) else None
 
 
 # bits of the widest element that is converted beside an image

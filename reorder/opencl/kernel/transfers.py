@@ -166,11 +166,9 @@ def _transfer(
             task = KernelTask(nest, (src.access, dst.access), device)
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
             launches += _lower(task)
-    left = (one for launch in launches if launch.left for one in direct.try_lower(launch.left))
-    # the first halves of bytes are written before the second ones
-    launches += [one for one in left if one.stage]
-    launches += lower_sums(dst.desc, device.max_work_items)
-    stages = (tuple(launch for launch in launches if launch.stage == stage) for stage in range(2))
+    # two launches may write halves of one byte
+    stages = [(one,) for one in launches] if dst.desc.dtype.is_packed else [tuple(launches)]
+    stages.append(lower_sums(dst.desc, device.max_work_items))
     buffers = conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
