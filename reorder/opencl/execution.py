@@ -155,6 +155,8 @@ def floats_of(device: cl.Device) -> Floats:
         rounds=bool(single & config.ROUND_TO_NEAREST),
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        # as PTX does (cvt)
+        converts_nan="NVIDIA" in device.vendor,
     )
 
 

@@ -115,7 +115,7 @@ class Formula(ABC):
             return self.encode(
                 integer_of(code, src) if isinstance(src, IntegerFormat) else x, self.dst
             )
-        if not roles and isinstance(src, FloatFormat) and _rounds_code(dst, src):
+        if not roles and isinstance(src, FloatFormat) and self.rounds_code(dst, src):
             return _masked(_round_code(code.cast("u32"), src, dst), dst, self.kind_of(self.dst))
         x = let("x", self._difference(code, operands))
         if "src_scale" in roles:
@@ -194,6 +194,18 @@ class Formula(ABC):
     def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
         """Return the nearest float to an integer element."""
         return integer_of(code, form).nearest(work)
+
+    def rounds_code(self, dst: Format, src: FloatFormat) -> TypeGuard[IntegerFormat]:
+        """Whether the code of a float can be rounded as `_round_code` does.
+
+        Denormals must become 0, and the code of infinity, read as a number, must be out of range.
+        """
+        if not isinstance(dst, IntegerFormat) or dst.bits > _NARROW:
+            return False
+        if src.bits > _NARROW or src.bias <= _SMALL_BIAS:
+            return False
+        beyond = 2.0 ** ((src.overflow >> src.mantissa) - src.bias)
+        return not src.has_inf or src.bias == _F32.bias or beyond >= max(dst.high, -dst.low)
 
     def divide(self, x: Expr, y: Expr) -> Expr:
         """Return a correctly rounded quotient of floats."""
@@ -304,19 +316,6 @@ def _encode_exact(value: Expr, form: FloatFormat, kind: str, *, is_signed: bool)
     return (bits >> down).cast(kind)
 
 
-def _rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
-    """Whether `_round_code` works for two types.
-
-    Denormals must become 0, and the code of infinity, read as a number, must be out of range.
-    """
-    if not isinstance(wanted, IntegerFormat) or wanted.bits > _NARROW:
-        return False
-    if form.bits > _NARROW or form.bias <= _SMALL_BIAS:
-        return False
-    beyond = 2.0 ** ((form.overflow >> form.mantissa) - form.bias)
-    return not form.has_inf or form.bias == _F32.bias or beyond >= max(wanted.high, -wanted.low)
-
-
 def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
     """Return the code of the nearest integer from that of a float; it saturates, and NaN is 0."""
     up, bias = _F32.mantissa - form.mantissa, _F32.bias - form.bias
@@ -337,7 +336,9 @@ def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
 def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
     """Return the code of the nearest integer of at most 16 bits, ties to even; NaN is 0."""
     raised = let("raised", value.at_least(number(form.low, "f32")))
-    return select(_is_nan(value), 0, _low_bits(raised, form))
+    rounded = _low_bits(raised, form)
+    # a maximum with 0 is no NaN
+    return select(_is_nan(value), 0, rounded) if form.is_signed else rounded
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:

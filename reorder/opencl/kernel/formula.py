@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
 from reorder.values.convert import decode
 from reorder.values.expressions import Dialect, Expr, Function, name
-from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
+from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, Format, IntegerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # the most bits of an element of src, all of whose values are tried
 _MAX_TRIED = 16
+# bits of integers to which devices convert f32
+_NATIVE = (8, 16, 32)
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 WORD_BITS = 32
@@ -52,6 +54,8 @@ class Floats(NamedTuple):
     is_exact: bool = True
     # so are quotients
     divides: bool = True
+    # conversions to integers that saturate make NaN 0, which OpenCL C only recommends
+    converts_nan: bool = False
 
 
 def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
@@ -95,11 +99,13 @@ class KernelFormula(Formula):
     writes_halves: bool = False
     # halves of an image keep their bits, so that they are loaded and stored as vectors of halves
     moves_halves: bool = False
+    # the device's conversions to integers do all that those of elements do
+    has_conversions: bool = False
 
     @classmethod
     def on_device(cls, src: str, dst: str, bound: BoundAttr, floats: Floats) -> Self:
         """Return the conversion of an element, which the device must compute to the bit."""
-        made = cls.of(src, dst, bound)
+        made = replace(cls.of(src, dst, bound), has_conversions=floats.converts_nan)
         if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
             made = replace(made, divides_in_f64=True)
         if not made.is_move:
@@ -155,7 +161,16 @@ class KernelFormula(Formula):
             # a NaN of an image may have another payload
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
+        bits = DATA_TYPES[dtype].bits
+        if self.has_conversions and value.kind == "f32" and dtype in INTEGERS and bits in _NATIVE:
+            types = DIALECT.types
+            body = (f"return ({types[f'u{bits}']})convert_{types[dtype]}_sat_rte(value);",)
+            return Function(f"encode_{dtype}", (name("value", "f32"),), "u32", body)(value)
         return super().encode(value, dtype)
+
+    def rounds_code(self, dst: Format, src: FloatFormat) -> TypeGuard[IntegerFormat]:
+        """Whether the code of a float is rounded without its value."""
+        return not self.has_conversions and super().rounds_code(dst, src)
 
     def divide(self, x: Expr, y: Expr) -> Expr:
         """Return a correctly rounded quotient."""
