@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -164,8 +164,6 @@ _MAX_SHARDS = 10_000
 # what transformers and diffusers call the files of a model
 _STEM = "model"
 _STEMS = (_STEM, "diffusion_pytorch_model")
-# a model in one file, and the index of one in several
-_WHOLE, _INDEX = f"{_STEM}{_ENDING}", f"{_STEM}{INDEX_ENDING}"
 
 
 def read_folder(folder: Path) -> Container:
@@ -191,8 +189,9 @@ def read_folder(folder: Path) -> Container:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
         raise MemdescError(msg)
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
-    if _WHOLE in shards and all(shard_stem(name) != _STEM for name in {*shards} - {_WHOLE}):
-        shards = [_WHOLE]
+    whole = _own(shards)[:1]
+    if whole and whole == [x for x in shards if shard_stem(x) == shard_stem(whole[0])]:
+        shards = whole
     elif numbered:
         shards = numbered
     found, unread = _read_shards(folder, shards)
@@ -209,11 +208,15 @@ def read_folder(folder: Path) -> Container:
     return joined(folder, [*found.values()])._replace(unread=unread)
 
 
+def _own(names: Collection[str], ending: str = _ENDING) -> list[str]:
+    """Return which of the names that loaders look for, with an ending, a folder has."""
+    return [name for stem in _STEMS if (name := f"{stem}{ending}") in names]
+
+
 def find_indices(names: Sequence[str]) -> list[str]:
-    """Return the names of a folder's indices: that of transformers, without Mistral's, or all."""
-    if _INDEX in names:
-        return [_INDEX]
-    return [name for name in names if name.endswith(INDEX_ENDING) and _WHOLE not in names]
+    """Return the names of a folder's indices: that of its loader, without Mistral's, or all."""
+    others = () if _own(names) else (name for name in names if name.endswith(INDEX_ENDING))
+    return _own(names, INDEX_ENDING)[:1] or [*others]
 
 
 def _absent(shards: Sequence[str]) -> list[str]:
@@ -289,7 +292,7 @@ def shard_stem(name: str) -> str | None:
 
 
 def stem_of(names: Iterable[str]) -> str:
-    """Return what the names of all files of a folder start with, or else that of transformers.
+    """Return what the names of files start with if they have it in common, else ``model``.
 
     Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``).
     """

@@ -123,6 +123,29 @@ def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     assert {path.name for path in again.iterdir()} == {one, "adapter_config.json"}
 
 
+def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> None:
+    stem, x = "diffusion_pytorch_model", {"a": _X}
+    variant = f"{stem}.fp16.safetensors"
+    source = _made(tmp_path / "in", {f"{stem}.safetensors": x, variant: {"a": -_X}})
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert f"{_CONVERTED}{variant}" in "".join(convert(source, out, map=["a: f16"]).warnings)
+    assert [path.name for path in out.iterdir()] == [f"{stem}.safetensors"]
+    parts = [f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)]
+    many = _made(tmp_path / "many", {parts[0]: x, parts[1]: {"b": _X}, variant: {"a": -_X}})
+    index = f"{stem}.safetensors.index.json"
+    _made(many, {index: _index(a=parts[0], b=parts[1])})
+    _made(many, {f"{stem}.fp16.safetensors.index.json": _index(a=variant)})
+    for path in (many, many / index):
+        convert(path, again, map=["a: f16"], options=ConvertOptions(overwrite=True))
+        assert {path.name for path in again.iterdir()} == {*parts, index}
+        assert _names_in(again) == {"a", "b"}
+    convert(out / f"{stem}.safetensors", tmp_path / "file")
+    assert [path.name for path in (tmp_path / "file").iterdir()] == [f"{stem}.safetensors"]
+    (out / f"{stem}.safetensors").rename(out / "x.safetensors")
+    convert(out / "x.safetensors", tmp_path / "other")
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["model.safetensors"]
+
+
 def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "snapshots" / "abc" / "transformer"
     _made(tmp_path / "blobs", {"0a": {"a": _X}})
