@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memdesc import MemdescError, __version__
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import FileState, Place
 from reorder.checkpoints.moves.changes import Bytes, scratch
@@ -83,7 +83,9 @@ class Task(NamedTuple):
         if not change.is_copy:
             try:
                 check_factors(change, read, offsets)
-                made = change.apply(read)
+                # these messages count from the start of the piece
+                with about(f"in the part that begins at {offsets}") if offsets else nullcontext():
+                    made = change.apply(read)
                 lost = lost_by(change, read, made, offsets)
             except MemdescError as error:
                 by = f"rule {self.rule!r}: " if self.rule else ""

@@ -1,5 +1,6 @@
 """Numbers of converted tensors: chosen and given scales, types, what stays and what is refused."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,25 @@ def test_blocks_whose_scale_is_not_finite_do_not_move(
     reorder.save(tmp_path / "in.npz", {"fc": record})
     problem = refused(tmp_path / "in.npz", tmp_path / "x.npz", f"fc*: {target}", max_bytes=1 << 16)
     assert f"fc: {said}" in problem
+
+
+def test_what_a_piece_cannot_hold_says_where_the_piece_begins(tmp_path: Path) -> None:
+    desc = record_desc((64, 4096), "q4_0")
+    record = reorder.records.Record(desc)
+    scales = np.ones(desc.field("d").layout.dims, np.float16)
+    scales[50, 17] = 1.001
+    record.set_field("d", scales)
+    reorder.save(tmp_path / "in.npz", {"fc": record})
+    rule = "fc*: q4_0 -> awq(scales=bf16)"
+    problem = refused(tmp_path / "in.npz", tmp_path / "x.npz", rule, max_bytes=1 << 16)
+    found = re.search(
+        r"fc: in the part that begins at \((\d+), (\d+)\): .* exactly, at \((\d+), (\d+)\);",
+        problem,
+    )
+    assert found, problem
+    row, column, group, output = map(int, found.groups())
+    assert (row // 32 + group, column + output) == (17, 50)
+    assert column > 0
 
 
 # Scales that a rule gives are stored with what they scaled; what is lost is said or refused.
