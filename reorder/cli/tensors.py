@@ -29,8 +29,8 @@ from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names.images import is_image
-from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
+from reorder.api import reorder
 from reorder.checkpoints.files import (
     check_raw_name,
     desc_of_entry,
@@ -283,14 +283,15 @@ def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
     except UnknownFormatError as error:
         if how.dims is not None or is_image(how.layout):
             raise
+        memory = given.memory(how.dtype)
         # in a file, only the layout says which axis is which: numpy saves a transposed array in
         # Fortran order
-        array = np.ascontiguousarray(given.memory(how.dtype).numpy())
+        plain = memory_desc(memory.desc.dims, memory.desc.dtype)
         try:
-            return as_memory(array, how.layout), False
+            desc = _of_axes(how.layout, plain)
+            held = memory if memory.desc == plain else reorder(memory, plain)
+            return Memory(desc, held.data, zero_pad=False), False
         except UnknownFormatError as unknown:
-            if (tag := _axes_tag(how.layout, array)) is not None:
-                return as_memory(array, tag), False
             raise (unknown if how.layout.isidentifier() else error) from None
         except MemdescError as wrong:
             src, _, reason = str(wrong).partition("; ")[0].partition(" ")
@@ -303,16 +304,21 @@ def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
     return _described_array(given, layout), True
 
 
-def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
-    """Return the tag of a notation without sizes, such as channels_last, for axes in this order."""
-    for count in range(array.ndim, 0, -1) if _SIZELESS.fullmatch(layout) else ():
-        with suppress(MemdescError):
-            dims = (_ANY_SIZE,) * count
-            found = buffer_of(parse_layout(layout, dims, array.dtype)).layout
-            tag = dense_tag(found)
-            if len(tag.digits) == array.ndim and is_laid_out_by(found, tag):
-                return tag
-    return None
+def _of_axes(layout: str, plain: MemoryDesc) -> MemoryDesc:
+    """Return the layout of a row-major array if a notation without sizes says what its axes are."""
+    # a broadcast element has the dims without taking their memory
+    array = np.broadcast_to(np.zeros((), plain.dtype.numpy), plain.dims)
+    try:
+        return memory_desc(as_memory(array, layout).desc.dims, plain.dtype, layout)
+    except UnknownFormatError:
+        # notations such as channels_last need sizes to be read
+        for count in range(plain.ndims, 0, -1) if _SIZELESS.fullmatch(layout) else ():
+            with suppress(MemdescError):
+                found = buffer_of(parse_layout(layout, (_ANY_SIZE,) * count, plain.dtype)).layout
+                tag = dense_tag(found)
+                if len(tag.digits) == plain.ndims and is_laid_out_by(found, tag):
+                    return memory_desc(as_memory(array, tag).desc.dims, plain.dtype, tag)
+        raise
 
 
 def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
@@ -465,9 +471,7 @@ def locate(given: Operand, how: Reading) -> tuple[MemoryDesc, Entry] | None:
         elif how.layout is not None:
             if desc != memory_desc(desc.dims, desc.dtype):  # not row-major
                 return None
-            # a broadcast element has the dims without taking their memory
-            one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
-            desc = memory_desc(as_memory(one, how.layout).desc.dims, desc.dtype, how.layout)
+            desc = _of_axes(how.layout, desc)
     except (MemdescError, KeyError):
         return None
     return (desc, entry) if desc.min_nbytes <= entry.nbytes else None
