@@ -27,7 +27,7 @@ def constructor(
 
 @cache
 def _code(count: int) -> CodeType:
-    """Return the code of a constructor of as many arguments."""
+    """Return the code of a constructor with this many arguments."""
     names = "".join(f"_{number}, " for number in range(count))
     outer = eval(f"lambda _make: lambda _first, {names}: _make(_first, ({names}))")  # noqa: S307 - of numbers
     code: CodeType = outer(None).__code__

@@ -45,7 +45,7 @@ def _read_strides(given: Given) -> MemoryDesc:
             "340x20x4x1 or 480x160x32x8:8b@16"
         )
     if given.dims is None:
-        # the likeliest mistake: sizes in the place of a layout
+        # the likeliest mistake: sizes in place of a layout
         what = "is read as strides, which do not contain the sizes; give dims"
         raise UnknownFormatError(f"{short_repr(given.text)} {what}")
     inner = re.findall("([0-9]+)([a-l])", match["inner"] or "")

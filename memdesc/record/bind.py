@@ -302,7 +302,7 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
 
 
 def _numbers(stored: Stored, count: int) -> list[int]:
-    """Return the integers that a tensor holds. Fails if it does not hold so many."""
+    """Return the integers that a tensor holds. Fails if it does not hold this many."""
     if not is_word(stored.kind) or stored.nbytes != DATA_TYPES[stored.kind].nbytes(count):
         what = "an integer" if count == 1 else f"{count} integers"
         raise MemdescError(f"{stored} does not hold {what}")
@@ -311,7 +311,7 @@ def _numbers(stored: Stored, count: int) -> list[int]:
 
 
 def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
-    """Return a shape with so many dims if only axes of size 1 are more or missing.
+    """Return a shape with this many dims if only axes of size 1 are missing or must go.
 
     A scalar is also written as (1,) or (1, 1), and scales of blocks with an axis after each.
     """

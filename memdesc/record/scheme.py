@@ -246,7 +246,7 @@ class Scheme(NamedTuple):
         return next(each for each in self.options if each.name == name)
 
     def letters_of(self, ndims: int) -> str:
-        """Return the names of so many dims; empty if the scheme has no such form."""
+        """Return the names of this many dims; empty if the scheme has no such form."""
         return next((each for each in (self.letters, self.stacked) if len(each) == ndims), "")
 
     def parts_of(self, options: Options) -> tuple[Part, ...]:

@@ -179,7 +179,7 @@ def _device_line(device: Facts) -> str:
     name = f"{device['name']} ({device['platform']}, {device['version']})"
     if device["problem"]:
         return f"{name}: fails: {device['problem']}; {device['remedy']}"
-    slow = "; the CPU: a reorder without a device is faster" if device["is_processor"] else ""
+    slow = "; this is the CPU, where plain reorders are faster" if device["is_processor"] else ""
     size = device["max_image"]
     images = "no images, buffers only" if size is None else f"images up to {size[0]} x {size[1]}"
     return f"{name}: works, {images}{slow}"

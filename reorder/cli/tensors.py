@@ -415,8 +415,8 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
         return given
     if named is None:
         raise MemdescError(
-            f"{path!r} holds raw bytes, and its name does not say which; give {how.flag} with a "
-            f"layout, --dims and --dtype{reason}"
+            f"{path!r} holds raw bytes, and its name does not say what they are; give {how.flag} "
+            f"with a layout, --dims and --dtype{reason}"
         )
     if how.dims is not None and how.dims != named.dims:
         raise _misnamed(path, named, f"--dims {'x'.join(map(str, how.dims))}")

@@ -142,7 +142,7 @@ _PROCESSORS = "/proc/cpuinfo"
 _MOST = 1 << 13
 _INSTRUCTIONS = ("flags", "Features")
 _LASTING = (*_INSTRUCTIONS, "vendor_id", "cpu family", "model", "stepping", "microcode", "CPU ")
-# The file that keeps the processor; its content depends on nothing of ours.
+# The file that keeps the processor; its content depends on nothing in this package.
 _PROCESSOR = "processor"
 
 

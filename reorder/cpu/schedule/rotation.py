@@ -174,7 +174,7 @@ class _Rotation(NamedTuple):
         return max(1, limit // size_of(rows[:-1]) // grain) * grain
 
     def _table(self, steps: int) -> list[int]:
-        """Return the offsets of the rows in src, for so many steps of their outermost loop."""
+        """Return the offsets of the rows in src, for some steps of their outermost loop."""
         *inner, outermost = rows = self.scheduled.rows
         extents = [*(node.extent for node in inner), steps]
         offsets = offset_table(extents, (node.strides[0] for node in rows))

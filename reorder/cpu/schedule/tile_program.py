@@ -9,8 +9,8 @@ A step moves a tile, by the interpreter of boxes with a program of its own, or r
 is compiled code that converts rows or does arithmetic on them. A stage reads a table, whose address
 is in the step; tables of offsets follow it, one int64 for each row.
 
-A schedule has the code and the arrays of a step in the place of their addresses, which
-`runtime.stages` writes.
+A schedule has the code and the arrays of a step in place of their addresses, which `runtime.stages`
+writes.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 class TileStep(NamedTuple):
     """One step of a tile, which the interpreter of tiles calls.
 
-    The base of a side (src, dst, operand) is a `Base`, or an array in the place of its address.
+    The base of a side (src, dst, operand) is a `Base`, or an array in place of its address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
     """
 

@@ -150,7 +150,7 @@ def _launch(
 class RowCopy(Body):
     """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row.
 
-    Lengths and offsets are in units of so many bits.
+    Lengths and offsets are in units of this many bits.
     """
 
     depth: int

@@ -50,8 +50,9 @@ _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
 _MAX_SHARED = 128
 
 
-# Moves of elements of so many bits: the most elements of a run of src, one of dst, and a tile, the
-# fewest of a run, since shorter ones are faster without local memory, and the work items.
+# By the bits of the elements that are moved: the most elements of a run of src, of one of dst, and
+# of a tile, the fewest of a run, since shorter ones are faster without local memory, and the work
+# items.
 _SHAPES = {
     8: ((128, 64), 8192, 16, 128),
     16: ((64, 64), 8192, 8, 256),
@@ -62,7 +63,7 @@ _SHAPES = {
 
 # bytes of a sector of memory, at whose multiples rows of skewed tiles end in dst
 _SECTOR = 32
-# Steps of a skewed tile along dst and along src, for elements of so many bits: whole sectors along
+# Steps of a skewed tile along dst and along src, by the bits of an element: whole sectors along
 # dst, more of them where rows of src are shorter. A work item loads the rows that it transposes.
 _SKEWED = {4: (192, 128), 8: (96, 128), 16: (48, 128), 32: (32, 64)}
 

@@ -75,7 +75,7 @@ def test_what_is_missing_is_reported() -> None:
                 "none found",
                 "n (p, v): works, no images, buffers only",
                 "n (p, v): fails: no compiler; install one",
-                "up to 16 x 8; the CPU: a reorder without a device is faster",
+                "up to 16 x 8; this is the CPU, where plain reorders are faster",
             ],
         ),
         ([], ["none found", "pip install x installs a runtime for the CPU"]),
