@@ -10,7 +10,7 @@ import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.names.images import is_image
-from reorder.calls import SEEN, Passed, key_of, known, known_call, note, note_tensors, usual
+from reorder.calls import SEEN, Passed, key_of, known_at, known_call, note, note_tensors, usual
 from reorder.memory.dlpack import MAX_CLASSES, from_dlpack, is_exporter
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory, MemoryDraft
@@ -189,10 +189,10 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
                 from_array = array.shape, array.strides, array.dtype
                 entry = entry.get((*from_array, target.shape, target.strides, target.dtype))
             else:
-                entry = entry.get((array.shape, array.strides, array.dtype))
+                entry = entry.get((array.shape, array.strides, array.dtype, None, None, None))
         if not entry and not (_is_of_device(type(x)) or _is_of_device(type(out))):  # type: ignore[arg-type] # a class has a hash
             key = key_of(way, x, out)
-            entry = known.get(key)
+            entry = known_at(key)
         while entry:
             run, desc, allocate, nbytes, _owners = entry
             if out is None:
@@ -208,7 +208,7 @@ def reorder(  # noqa: C901, PLR0912, PLR0913 - all but the first two are named; 
             if key is not None:
                 break
             key = key_of(way, x, out)
-            entry = known.get(key)
+            entry = known_at(key)
     if queue is not None or is_on_device(x) or is_on_device(out):
         if threads is not None:
             refuse_threads(threads)
@@ -266,7 +266,8 @@ def _reorder_on_cpu(call: tuple[Any, ...], key: Any, entry: Any) -> Any:
     if entry is None and key is not None:
         note(key, SEEN)
     elif entry is SEEN:
-        sides = Passed(key[:3], x, source), Passed(key[-3:], out, memory)
+        _, shown = key
+        sides = Passed(shown[:3], x, source), Passed(shown[3:], out, memory)
         note(key, known_call(run, *sides, named, wanted))
     if isinstance(wanted, ImageDesc):
         return to_pixels(memory, wanted)

@@ -67,28 +67,26 @@ class Passed(NamedTuple):
 # Both markers are false: of a kind that was seen, and of one that always goes the long way.
 SEEN: tuple[()] = ()
 LONG: Literal[False] = False
-# By key: one of these, or a `KnownCall`.
-known: dict[Any, Any] = {}
-# By what a call says besides arrays: what is known of all such calls; of several kinds by shape,
-# strides and dtype of x, and of an array in `out`. If there is one kind, it is tried without asking
-# for these, which takes a fifth of a small call.
+# By what a call says besides arrays, then by these: one of these, or a `KnownCall`.
+known: dict[Any, dict[Any, Any]] = {}
+# By what a call says besides arrays: the one `KnownCall`, which is tried without asking for shapes,
+# as that takes a fifth of a small call; or all that is known, if there are several.
 usual: dict[Any, Any] = {}
-# By the same: all that is known, by shape, strides and dtype.
-_called: dict[Any, dict[Any, KnownCall]] = {}
 
 
 def forget() -> None:
     """Forget all calls."""
-    for kept in (known, usual, _called):
-        kept.clear()
+    known.clear()
+    usual.clear()
 
 
-def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
+def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, Any] | None:
     """Return the key of a call; None if it has objects that go the long way.
 
     `way` is what the call says besides arrays. It starts with what x is: the descriptor of a
     `Memory`, by `id`, or the class of anything else; and ends with the same of `out`, or the class
-    of None for a new result. The arguments are between them.
+    of None for a new result. The arguments are between them. The key is that and, of x and of
+    `out`, shape, strides and dtype.
     """
     shown: list[Any] = []
     for kind, given in ((way[0], x), (way[-1], out)):
@@ -100,20 +98,27 @@ def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, ...] | None:
             # strides are not part of it, as libraries do not agree on their name
             with suppress(Exception):  # a library may raise anything, such as for nested tensors
                 shown += tuple(map(int, given.shape)), None, given.dtype
-    return (*shown[:3], way, *shown[3:]) if len(shown) == _SHOWN else None
+    return (way, tuple(shown)) if len(shown) == _SHOWN else None
 
 
-def note(key: Any, found: Any) -> None:
+def known_at(key: tuple[Any, Any] | None) -> Any:
+    """Return what is known of the calls with a key; None if it is nothing."""
+    if key is None:
+        return None
+    way, shown = key
+    return known.get(way, {}).get(shown)
+
+
+def note(key: tuple[Any, Any], found: Any) -> None:
     """Keep what was found for a key."""
-    if len(known) >= MAX_KNOWN and key not in known:
+    way, shown = key
+    if known_at(key) is None and sum(map(len, [*known.values()])) >= MAX_KNOWN:
         forget()
-    known[key] = found
+    kinds = known.setdefault(way, {})
+    kinds[shown] = found
     if found:
-        way = key[3]
-        kinds = _called.setdefault(way, {})
-        kinds[*key[:3], *(key[4:] if way[-1] is np.ndarray else ())] = found
         # larger results are not allocated in vain
-        usual[way] = found if len(kinds) == 1 and found[3] < _MIN_ALIGNED else kinds
+        usual[way] = found if way not in usual and found[3] < _MIN_ALIGNED else kinds
 
 
 def known_call(
@@ -164,13 +169,13 @@ def _runner(reorder: PreparedReorder, views: list[ArrayView | None], wanted: obj
 
 def note_tensors(key: tuple[Any, ...], x: Any, out: Any) -> None:
     """Keep for tensors what is known of a call with the arrays x and `out` that they export."""
-    way = key[3]
+    way, _ = key
     kinds = way[0], way[-1]
     given, into = (
         type(side) if isinstance(kind, type) else kind
         for kind, side in zip(kinds, (x, out), strict=True)
     )
-    found = known.get(key_of((given, *way[1:-1], into), x, out))
+    found = known_at(key_of((given, *way[1:-1], into), x, out))
     if not found:
         return
     _, *result, owners = found
