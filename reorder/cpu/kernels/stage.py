@@ -32,7 +32,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
 from reorder.cpu.schedule.operands import MIN_GROUP
-from reorder.cpu.schedule.post_ops import AFFINE, MAKES_NAN, has_small_steps
+from reorder.cpu.schedule.post_ops import MAKES_NAN, has_small_steps
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import (
     MASKED_LANES,
@@ -107,7 +107,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
-            if types.operation not in AFFINE:
+            if types.operation is Operation.ADD_PRODUCT:  # of the elements of dst
                 _emit_rows(stage, _Operands.EACH)
                 return
             with either(table.operand_shift == 0) as (each, grouped):
@@ -132,7 +132,7 @@ def _emit_rows(stage: _Stage, operands: _Operands) -> None:
         each(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
         each(_emit_groups)
-    elif masks_elements(types.src, types.dst) and types.operation in {Operation.CONVERT, *AFFINE}:
+    elif masks_elements(types.src, types.dst):
         # a separate loop for short rows: a common one would need more addresses than there are
         # registers. Also for a whole vector, which needs no head and tail
         longest = MASKED_LANES if computes else MASKED_LANES - 1
@@ -175,7 +175,7 @@ def _emit_from(row: _Row, head: Value) -> None:
     columns, row.first = row.columns, head
     whole = head + ((columns - head) & -_LANES)
     cover((head, whole), (row.sizes[0], _LANES), row.run, overlaps=False)
-    with loop(0, head.like(2)) as end:
+    with loop(0, columns.like(2)) as end:
         start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
         with when(count > 0):
             row.run_masked(start, count)
@@ -183,10 +183,14 @@ def _emit_from(row: _Row, head: Value) -> None:
 
 def _emit_groups(row: _Row) -> None:
     """Emit the operation on one row of whole groups: vectors that start lines would cut groups."""
-    head = _head_of(row) if has_masks() else row.columns.like(0)
+    head = _head_of(row) if has_masks() else 0
+    run = partial(cover, (0, row.columns), (row.sizes[0], MIN_GROUP), row.run, overlaps=False)
+    if isinstance(head, int):
+        run()
+        return
     with either(head == 0) as (whole, cut):
         with whole:
-            cover((0, row.columns), (row.sizes[0], MIN_GROUP), row.run, overlaps=False)
+            run()
         with cut:
             _emit_from(row, head)
 
@@ -195,7 +199,7 @@ def _head_of(row: _Row) -> Value:
     """Return how many elements come before the first line of dst; 0 if they should not be apart."""
     columns, elements = row.columns, row.dst.elements
     if LINE_BITS // elements.bits > MASKED_LANES or elements.bits < row.src.elements.bits:
-        return columns.like(0)
+        return 0
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
     is_long = columns >= _LONG_ROW * row.sizes[0]
     return where(is_long, skipped // (elements.bits // BYTE_BITS), 0)

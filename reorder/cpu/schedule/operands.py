@@ -115,16 +115,14 @@ def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
     return each
 
 
-def rows_of_operand(
-    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]], *, groups: bool = False
-) -> Rows:
+def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]) -> Rows:
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand. With `groups`, a row may have an operand for each group of its elements.
+    operand..
     """
     rows = rows_in_place(nodes, sides)
-    grouped = _grouped_rows(nodes, sides) if groups else None
+    grouped = _grouped_rows(nodes, sides)
     if grouped is not None and grouped.columns > rows.columns:
         return grouped
     blocks = prod(extent for extent, stride in loops if stride)

@@ -38,9 +38,6 @@ _MIN_STEP = -24
 # The operations whose results may be a NaN that is not canonical: sums and products.
 # `NARROW_QUOTIENT` makes its NaNs canonical where it divides, and the others return what they got.
 MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT})
-# The operations of scales and zero points. They have code for groups of elements, and for short
-# rows of one block of channels.
-AFFINE = frozenset({Operation.MULTIPLY, Operation.NARROW_QUOTIENT, Operation.ADD})
 
 
 def has_exact_inverses(divisors: Array) -> bool:

@@ -26,7 +26,7 @@ from reorder.cpu.schedule.operands import (
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import AFFINE, KernelConfig, PostOp, as_bytes
+from reorder.cpu.schedule.post_ops import KernelConfig, PostOp, as_bytes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -230,8 +230,7 @@ class _StepWriter:
             if not self.is_indirect:
                 extents = [node.extent for node in self.tile.outer]
                 loops = [*zip(extents, self.outer_strides[k], strict=True)]
-                groups = operation in AFFINE
-                rows = rows_of_operand(self.nodes, strides, loops, groups=groups)
+                rows = rows_of_operand(self.nodes, strides, loops)
                 if rows.block is not None:
                     start, block = self.offsets[k], rows.block
                     gathered = [gather(table, start, loops, block) for table in values]

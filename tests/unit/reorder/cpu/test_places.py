@@ -273,7 +273,9 @@ def test_calls_schedule_only_for_the_places_of_their_dst() -> None:
 
 
 @pytest.mark.parametrize("machine", [_SMALL, _LARGE])
-@pytest.mark.parametrize("kinds", [("s8", "bf16"), ("u4", "f32"), ("f32", "s8"), ("f64", "f32")])
+@pytest.mark.parametrize(
+    "kinds", [("s8", "bf16"), ("u4", "f32"), ("f32", "s8"), ("f32", "f32"), ("f64", "f32")]
+)
 @pytest.mark.parametrize("size", [8, 16, 32, 48, 64, 128])
 def test_groups_of_scales_are_right_at_every_place_of_dst(
     machine: Machine, kinds: tuple[str, str], size: int
@@ -281,7 +283,7 @@ def test_groups_of_scales_are_right_at_every_place_of_dst(
     dims = (37, 5 * size)
     src, dst = (memory_desc(dims, kind) for kind in kinds)
     scales = np.random.default_rng(0).uniform(0.5, 2, (37, 5)).astype(np.float32)
-    side = "dst" if kinds[1] == "s8" else "src"
+    side = "dst" if kinds[0] == "f32" else "src"
     given: dict[str, Any] = {f"{side}_scale": scales}
     if src.dtype.name in INTEGERS:
         given["src_zero_point"] = np.arange(37 * 5).reshape(37, 5) % 15 - 7

@@ -189,7 +189,7 @@ def test_a_schedule_has_no_addresses() -> None:
         ((4, 48), (0, 32), [(8, 1)], 48, 8 * 48),
         # rows that are long in place
         ((4, 64), (64, 1), [(8, 256)], 256, 0),
-        ((4, 64), (1, 0), [(8, 4)], 64, 0),
+        ((4, 64), (1, 0), [(8, 4)], 256, 0),
         # 1,024 channels, stored twice where few tiles differ in them
         ((4, 1024), (0, 1), [(56, 0)], 4096, 2048),
         ((4, 1024), (0, 1), [(4, 1024)], 4096, 4 * 2048),
@@ -229,5 +229,5 @@ def test_a_row_has_several_groups_of_elements(
 ) -> None:
     nodes = tuple(Node(extent, extent, ()) for extent in extents)
     sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
-    rows = rows_of_operand(nodes, sides, [(2, 1 << 20)], groups=True)
+    rows = rows_of_operand(nodes, sides, [(2, 1 << 20)])
     assert (rows.columns, rows.shift) == (columns, shift)
