@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
+from functools import cached_property
 
 from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, about, short_repr
 from memdesc.immutable import value_class
 from memdesc.int64 import RUNTIME, checked_ints
 from memdesc.layout import dim_name
@@ -65,6 +66,8 @@ class RuntimeDesc(Checked):
                 raise MemdescError(f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME")
         if self.tag is not None:
             self._check_tag(self.tag)
+            with about(f"{self!r} with 1 for each size that is not known"):
+                _ = self._smallest
 
     def _check_tag(self, tag: FormatTag) -> None:
         if tag.ndims != self.ndims:
@@ -76,6 +79,12 @@ class RuntimeDesc(Checked):
                 f"'{tag}' is not in oneDNN's notation, so nothing is known about its layout until "
                 "all dims are known"
             )
+
+    @cached_property
+    def _smallest(self) -> MemoryDesc:
+        """The descriptor with 1 for each size that is not known, if the tag is."""
+        sizes = [1 if size == RUNTIME else size for size in self.dims]
+        return memory_desc(sizes, self.dtype, self.tag)
 
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
@@ -92,29 +101,19 @@ class RuntimeDesc(Checked):
         """Sizes including padding; `RUNTIME` where the size or the tag is not known."""
         if self.tag is None:
             return (RUNTIME,) * self.ndims
-        return tuple(
-            RUNTIME if size == RUNTIME else -(-size // block) * block
-            for size, block in zip(self.dims, self.tag.block_sizes, strict=True)
-        )
+        sizes = zip(self.dims, self._smallest.padded_dims, strict=True)
+        return tuple(RUNTIME if size == RUNTIME else padded for size, padded in sizes)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements between outer blocks; `RUNTIME` for dims outside one that is not known."""
         if self.tag is None:
             return (RUNTIME,) * self.ndims
-        strides = [0] * self.ndims
-        stride = 1
-        for digit in reversed(self.tag.digits):
-            if digit.extent:
-                stride *= digit.extent
-                continue
-            strides[digit.axis] = stride
-            size = self.padded_dims[digit.axis]
-            if RUNTIME in {size, stride}:
-                stride = RUNTIME
-            elif size:
-                stride *= size // self.tag.block_sizes[digit.axis]
-        return tuple(strides)
+        order = [digit.axis for digit in self.tag.digits if not digit.extent]
+        unknown = [k for k, dim in enumerate(order) if self.dims[dim] == RUNTIME]
+        outside = order[: max(unknown, default=0)]
+        strides = enumerate(self._smallest.strides)
+        return tuple(RUNTIME if dim in outside else stride for dim, stride in strides)
 
     @property
     def nbytes(self) -> None:

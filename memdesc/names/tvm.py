@@ -27,9 +27,9 @@ def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]
         for outer, block in re.findall(rf"([A-Z])|({_BLOCK})", text)
     ]
     letters = _logical(called, [letter for extent, letter in parts if not extent])
-    steps = dict.fromkeys(letters, 1)
+    steps: dict[str, int] = {}
     for extent, letter in parts:
-        if steps.get(letter, 0) != 1 and extent:
+        if extent and (letter in steps or letter not in letters):
             raise UnknownFormatError(
                 f"{extent}{letter} is not the first block of one of its dims; a string of TVM has "
                 "at most one block for each dim; an index map can have more"
@@ -37,7 +37,7 @@ def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]
         if extent:
             steps[letter] = extent
     digits = [
-        ((letters.index(letter),), 1 if extent else steps[letter], extent)
+        ((letters.index(letter),), 1 if extent else steps.get(letter, 1), extent)
         for extent, letter in parts
     ]
     return tag_of_digits(digits), letters

@@ -80,7 +80,9 @@ def test_fused_dims_are_mapped_as_the_descriptor_does() -> None:
     check_map(desc, written(desc, "tvm")[0])
 
 
-@pytest.mark.parametrize("text", ["OHWI16i64o2i", "NCHW16C", "NCHWc", "nchw", "NCHW 16c"])
+@pytest.mark.parametrize(
+    "text", ["OHWI16i64o2i", "NCHW1c4c", "NCHW16C", "NCHWc", "nchw", "NCHW 16c"]
+)
 def test_what_tvm_refuses_is_refused_here(text: str) -> None:
     with pytest.raises(Exception, match=r"Invalid layout|Check failed"):
         s_tir.slayout(text)
