@@ -147,7 +147,7 @@ def left_out_warnings(names: Collection[str]) -> Iterator[str]:
     """Return a warning if tensors are left out."""
     if names:
         yield (
-            "left out, because the config.json of the output declares nothing of activations, "
+            "left out, because the config.json of the output says nothing about activations, "
             f"kernels and the KV cache: {first_of(names)}"
         )
 

@@ -202,7 +202,7 @@ def read_folder(folder: Path) -> Container:
             f"{first_of(absent)} {is_are} missing; fetch what is missing, or name one file "
             f"to read only that one: {str(folder / shards[0])!r}"
         )
-        # one of them says it for all
+        # one of them speaks for all
         unread = dict.fromkeys(absent, Unread("it is missing too")) | unread
         unread[absent[0]] = Unread(why)
     return joined(folder, [*found.values()])._replace(unread=unread)
@@ -270,7 +270,7 @@ def homes_beside(path: Path) -> dict[str, str]:
     """Return the file of each tensor of the model that a file is a shard of, if it is one."""
     found: dict[str, str] = {}
     for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
-        with suppress(MemdescError):  # else it says nothing about this file
+        with suppress(MemdescError):  # otherwise the index says nothing about this file
             names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
             found |= names if path.name in names.values() else {}
     return found

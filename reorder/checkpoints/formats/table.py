@@ -19,7 +19,7 @@ from reorder.checkpoints.formats.entry import Container, PlannedFile, Tensor, ch
 from reorder.checkpoints.formats.safetensors import INDEX_ENDING, read_folder, read_index
 from reorder.disk import as_path, open_file
 
-# what reads a file of one of the formats where the command at hand does not
+# what reads a file of one of the formats if the command at hand does not
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 
 

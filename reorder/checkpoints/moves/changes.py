@@ -316,9 +316,9 @@ class Repack(Change):
             return plain.definition({ONLY: _bytes_of(values)}, written)
         order = np.argsort(permutation(self.src, self.dst))
         found = dequantize_reference(record_of(self.dst, written))
-        # -0 and 0 are one number
+        # -0 and 0 count as one number
         wanted, found = values.transpose(order) + 0.0, found + 0.0
-        if is_rounded(self.src, self.dst):  # by two roundings to f32
+        if is_rounded(self.src, self.dst):  # they may differ by two roundings to f32
             with np.errstate(all="ignore"):
                 wide = wanted.astype(np.float64)
                 found = np.where(abs(wide - found) <= 2.0**-22 * abs(wide), wanted, found)

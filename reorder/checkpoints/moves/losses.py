@@ -43,7 +43,7 @@ from reorder.values.formats import (
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
-# integers in which numbers that are beyond others show: below so many bits, and from there on
+# integers wide enough to show numbers beyond a type, by the bits that the type has fewer than
 _WIDE_INTEGERS = (32, "s32"), (64, "s64")
 
 
@@ -55,7 +55,7 @@ class FinalError(MemdescError):
 
 
 def check_factors(change: Change, read: Bytes, offsets: tuple[int, ...] = ()) -> None:
-    """Refuse scales, zero points and offsets that are not finite, or zero points of no code.
+    """Refuse scales, zero points and offsets that are not finite, or zero points beyond every code.
 
     The change is that of a region at some offsets along the dims of the target. Scales among the
     codes of what becomes floats are judged by the floats.
@@ -204,7 +204,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
             _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted())
         )
         _check_finite(src, wanted(), was_finite, found, offsets)
-    if isinstance(form, ExponentFormat):  # it has no 0
+    if isinstance(form, ExponentFormat):  # such a type has no 0
         return Lost(name, dst.nelems, saturated, nans, None)
     # as signed integers, positive numbers are positive, so this is decided without a copy, except
     # for a byte of two, which may hold a -0

@@ -34,7 +34,7 @@ _LONG_RUN = 64 << 10
 # The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
 # makes their runs long.
 _SMALL_PIECE = 16 << 20
-# the most pieces of a change: more of them look as if the conversion hung
+# the most pieces of a change: with more, the conversion would seem to hang
 _MOST_PIECES = 2**20
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
@@ -176,9 +176,9 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    A piece reads and writes `wanted` bytes or fewer, all tensors together, and no more than that
-    many threads can hold in `max_bytes`; only where blocks are too large for that, it takes up to
-    `max_bytes` alone. Fails if blocks are larger.
+    A piece reads and writes at most `wanted` bytes of all tensors together, and few enough that all
+    threads stay within `max_bytes`. Only if blocks are too large for that, a piece takes up to
+    `max_bytes` by itself. Fails if blocks are larger than that.
 
     Examples
     --------
