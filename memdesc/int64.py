@@ -74,7 +74,7 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
             msg += f"; pass {tuple(map(int, re.split('[x,]', text)))}"
         if isinstance(error, TypeError):
             raise MemdescError(msg) from None
-        raise MemdescError(f"{msg}: {_reason(error)}") from error  # of the caller's own __index__
+        raise MemdescError(f"{msg}: {_reason(error)}") from error  # from the caller's own __index__
     if has_flag:
         raise MemdescError(
             f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "

@@ -548,7 +548,7 @@ class Layout(Checked):
             if 0 in shape:
                 return np.empty(shape, np.int64)
             return self._offset(np.indices(shape, np.int64, sparse=True), sizes)
-        except ValueError:  # of the product of the sizes, also if one is 0
+        except ValueError:  # the product of the sizes is too large, even if one is 0
             raise MemdescError(f"numpy has no array of dims {shape}") from None
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:

@@ -140,7 +140,7 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
     """
     old, new = layout.ndims, len(dims)
     while old or new:
-        first, start = old, new  # of the dims that are matched next
+        first, start = old, new  # the dims that are matched next
         is_added = new and dims[new - 1] == 1
         if old and layout.dims[old - 1] == 1:
             first -= 1

@@ -56,7 +56,7 @@ KnownCall: TypeAlias = (
 class Passed(NamedTuple):
     """One side of a call."""
 
-    # of an array, shape, strides and dtype in the key
+    # for an array, its shape, strides and dtype in the key
     given: Any
     # the array or memory that the caller passed, or None for a new result
     argument: Any

@@ -5,7 +5,7 @@ module is imported before LLVM, so that a fork that waits for LLVM to be importe
 locks of modules imported meanwhile.
 
 Hooks before a fork run last to first. Those here must run before that of logging: a fork that held
-its lock, and waited for a thread that imports what logs, would wait for ever. Logging takes longer
+its lock, and waited for a thread that imports what logs, would wait forever. Logging takes longer
 to load than all kernels of a first reorder, so it is loaded, and the hooks are registered once more
 after it, before anything is imported that may log.
 """

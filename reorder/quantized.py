@@ -305,7 +305,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     """
     if dtype is None:
         dtype = dst.dtype if isinstance(dst, MemoryDesc) else "f32"
-    if callable(weight := getattr(memory, "weight", None)):  # of a tensor in a checkpoint
+    if callable(weight := getattr(memory, "weight", None)):  # a tensor in a checkpoint has one
         memory = weight()
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records

@@ -185,7 +185,7 @@ class _NVMMASharedLayout(NamedTuple):
             terms = exact_terms(((3, (1 << bits) - 1 << low),))
         columns = _row_major((*outer, length), range(len(dims))[::-1])
         inner = [1 << bit for bit in range(_lg(size))]
-        if self.fp4_padded:  # of every 16 bytes the upper 8 are unused
+        if self.fp4_padded:  # the upper 8 of every 16 bytes are unused
             inner = [*inner[:3], *inner[4:]]
         columns[-1] = [column if column < length else column * rows for column in inner]
         columns = [[swizzled(terms, column) for column in own] for own in columns]

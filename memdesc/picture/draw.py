@@ -107,7 +107,7 @@ def checked_cells(
         check_length("highlight", index, layout.ndims)
         with about(f"highlight {index}"):
             checked_index(layout, index, padded=True, letters=letters)
-    if values is not None and not isinstance(values.dtype, DataType):  # that of a Memory
+    if values is not None and not isinstance(values.dtype, DataType):  # the dtype of a Memory
         values = np.asarray(values)
         if not np.can_cast(values.dtype, np.float64, "same_kind"):
             raise MemdescError(f"values must be numbers, not of type {values.dtype}")
@@ -204,7 +204,7 @@ def _byte(fields: list[tuple[int, Any, list[tuple[int, ...] | None]]], byte: int
         texts.append(",".join(str(i) for i, size in sizes if size > 1) or "0")
     if not elements:
         return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
-    # of several fields the first is named; of one field its first elements
+    # if there are several fields, the first is named; if there is one, its first elements are
     _, run, field, _ = elements[0]
     several = len({number for _, number, _, _ in elements}) > 1
     more = "…" if len(elements) > _NAMED and not several else ""

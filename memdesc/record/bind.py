@@ -143,7 +143,7 @@ class _Equation(NamedTuple):
         return int(solution) if solution.denominator == 1 else None
 
     def spans(self, size: int) -> range:
-        """Return the sizes of blocks that divide `size` elements into as many as the axis has."""
+        """Return the block sizes that divide `size` elements into as many as the axis has."""
         count = int(self.size)
         low = -(-size // max(count, 1))
         high = -(-size // (count - 1)) - 1 if count > 1 else low

@@ -320,7 +320,7 @@ def _parts(ours: Content, theirs: Content) -> list[_Part]:
     """Return the bytes found and those expected, in our format; none if that is unknown."""
     found, wanted, own, desc = ours.data, theirs.data, ours.desc, theirs.desc
     is_single = found.keys() == wanted.keys() == {ONE}
-    if theirs.part_of is not None:  # of a weight that only the reference knows
+    if theirs.part_of is not None:  # part of a weight that only the reference knows
         whole, role = theirs.part_of
         return _parts_of_record({role: found[ONE]}, {role: wanted[ONE]}, whole) if is_single else []
     if isinstance(desc, RecordDesc):

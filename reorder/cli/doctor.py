@@ -94,7 +94,7 @@ def _rows_of(device: Device) -> Iterator[tuple[str, str]]:
     for name in _DEVICE_INFO:
         try:
             value = getattr(device.device, name)
-        except (AttributeError, cl.Error):  # of a newer OpenCL, or one without images
+        except (AttributeError, cl.Error):  # newer OpenCL, or no images
             continue
         yield name.replace("_", " "), str(value).strip()
     if not device.works:

@@ -212,7 +212,7 @@ def _rows(container: Container, groups: Sequence[Weight]) -> list[Facts]:
 def _why_codes(group: Weight) -> tuple[str, str, str]:
     """Return which codes are not read as a record, a kind of reason, and the reason."""
     reason = group.reason.replace(repr(group.prefix), "it")
-    # of reasons that differ in names and numbers, the first is enough
+    # if reasons differ only in names and numbers, the first is enough
     kind = reason
     for role, each in group.entries.items():
         kind = kind.replace(repr(each.name), role)

@@ -143,7 +143,7 @@ def _complain(text: str, given: Sequence[str]) -> None:
 
 
 def _written(stream: TextIO | None, text: str) -> str:
-    """Write a line; return why that fails. A reader that closed the pipe is no failure.
+    """Write a line; return why that fails. A reader that closed the pipe is not a failure.
 
     Characters that the terminal's encoding does not have are escaped.
     """

@@ -229,7 +229,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
             "pass a dense copy on the CPU, for example from numpy.asarray() or torch's to_dense()"
         )
     try:
-        if getattr(x, "is_neg", bool)():  # of torch
+        if getattr(x, "is_neg", bool)():  # tensors of torch have this
             raise MemdescError(  # noqa: TRY301 - raised again below
                 f"{side}: the {name} is a view that negates its memory, which DLPack cannot "
                 f"express; {negated_way_out}"

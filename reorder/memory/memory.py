@@ -185,7 +185,7 @@ class Memory(Indexed, Checked):
             )
         try:
             return array.astype(wanted)
-        except ValueError as error:  # such as of bf16 as void
+        except ValueError as error:  # for example, of bf16 as void
             raise MemdescError(f"{self.desc!r} cannot be an array of {wanted}: {error}") from None
 
     def __dlpack_device__(self) -> tuple[int, int]:

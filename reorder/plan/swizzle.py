@@ -205,7 +205,7 @@ def _signed(part: Box, k: int, terms: Terms, *, is_zero: bool) -> Iterator[Box]:
     loops: list[Node] = []
     bits: dict[int, Node] = {}
     for node in part.nodes:
-        stride, run = node.strides[k], 1  # of bits that the terms do not concern
+        stride, run = node.strides[k], 1  # for bits that the terms do not concern
         if stride % period_of(terms) == 0:
             loops.append(node)
             continue

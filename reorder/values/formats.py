@@ -67,7 +67,7 @@ class FloatFormat(NamedTuple):
 
     def holds(self, other: FloatFormat) -> bool:
         """Whether it can represent all finite numbers of another format."""
-        steps = [form.bias + form.mantissa for form in (other, self)]  # of the least numbers
+        steps = [form.bias + form.mantissa for form in (other, self)]  # least numbers
         return other.max <= self.max and other.mantissa <= self.mantissa and steps[0] <= steps[1]
 
 

@@ -327,7 +327,7 @@ def plan_npz(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
 def _form_of(tensor: Tensor) -> tuple[bytes, str]:
     """Return the header of a tensor's array, and its descriptor.
 
-    Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
+    Types that numpy lacks become words of the same width; types narrower than a byte become bytes.
     """
     desc, kind = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0], tensor.dtype
     if desc is None:

@@ -311,7 +311,7 @@ def _write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
             write_at(file.fileno(), view[k * size :][:size], at, _MOST_WRITTEN)
             start_writing = _sync_file_range() if size >= _MOST_WRITTEN else None
             if start_writing is not None:
-                # of whole pages, so that a later fsync, which has the errors, is short
+                # starts writing whole pages, so that a later fsync, which reports errors, is short
                 first, last = -(-at // _PAGE) * _PAGE, (at + size) // _PAGE * _PAGE
                 start_writing(file.fileno(), first, last - first, _START_WRITING)
 

@@ -107,7 +107,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
-            if types.operation is Operation.ADD_PRODUCT:  # of the elements of dst
+            if types.operation is Operation.ADD_PRODUCT:  # the operands are in dst
                 _emit_rows(stage, _Operands.EACH)
                 return
             with either(table.operand_shift == 0) as (each, grouped):

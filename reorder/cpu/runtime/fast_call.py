@@ -64,7 +64,7 @@ class _ArrayCheck(NamedTuple):
 
     # address of the type: numpy's arrays, or a class of tensors
     type: int
-    # of tensors, address of the function that exports one, or 0
+    # for tensors, the address of the function that exports one, or 0
     exporter: int
     # the flags that must be set; of a tensor, those that must not be
     flags: int

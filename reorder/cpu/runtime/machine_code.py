@@ -43,7 +43,7 @@ def _link(image: bytearray, symbol: bytes) -> int | None:
     """
     (headers_at,) = struct.unpack_from("<Q", image, 40)
     (count,) = struct.unpack_from("<H", image, 60)
-    # of each section: kind, flags, where it is in the file, bytes, and two sections it refers to
+    # for each section: kind, flags, where it is in the file, bytes, and two sections it refers to
     sections = [*_rows("<4xIQ8xQQII16x", image, headers_at, 64 * count)]
     for kind, flags, *_ in sections:
         if flags & _ALLOCATED and (flags & _WRITTEN or kind == _NO_BYTES):

@@ -82,7 +82,7 @@ class ThreadFields(NamedTuple):
     # how many chunks of its group were taken, by any thread, and of which job; see `TAKEN_UNIT`.
     # Changed by exchanges, which give each chunk to one thread
     taken: int
-    # of a worker, twice the number of its last job, plus 1 while it is inside: the worker enters
+    # for a worker, twice the number of its last job, plus 1 while it is inside: the worker enters
     # and the caller ends the job by an exchange; a worker that leaves stores it with release, and
     # the caller loads it with acquire
     turn: int

@@ -108,8 +108,8 @@ class _Rotation(NamedTuple):
         *inner, outermost = rows
         size, last = size_of(inner), 0
         if self.head:
-            # the last piece of a row, whose end is in the next row: no longer than a line, since
-            # that of the last row in a run is moved alone; all of rows that end in padding
+            # the last piece of a row, whose end is in the next row: at most a line, because the end
+            # of the last row in a run is moved alone; if rows end in padding, the whole row
             is_padded = outermost.valid < outermost.extent
             last = outermost.extent if is_padded else self._steps_of_line()
         if last > most_steps(rows):
