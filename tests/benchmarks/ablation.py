@@ -49,7 +49,6 @@ from reorder import plan_reorder
 from reorder.bench.cases import Case
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
-from reorder.cpu.target import LINE_NBYTES
 from reorder.plan import ReorderPlan
 from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.random_cases import random_words
@@ -168,9 +167,6 @@ MECHANISMS: dict[str, Mechanism] = {
         }
     ),
     "joined in registers": Mechanism({"kernels.copy:_FEW_LINES": _value(())}, code="run 8-bit"),
-    "unrolled runs": Mechanism(
-        {"kernels.copy:_UNROLLED_NBYTES": _value(LINE_NBYTES)}, code="run 8-bit"
-    ),
     "runs of zeros": Mechanism({"schedule.select:_MANY_ZEROS": _value(1 << 62)}),
     "heads of tiles": Mechanism({"schedule.tiles:_heads": _returns({})}),
     "vectors that start lines": Mechanism(

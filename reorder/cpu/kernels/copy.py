@@ -50,12 +50,6 @@ _PARTS = (
 # Runs of half a line, and of 1 to 4 lines, are joined in registers where dst starts at an even
 # byte: the instruction picks 16-bit units from two vectors.
 _FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6, 8)), 2
-# Bytes of long runs that are loaded before any of them is stored: a load waits for an earlier store
-# to an address with the same low 12 bits (4K aliasing), and the store of the line before may be
-# one.
-_UNROLLED_NBYTES = 4 * LINE_NBYTES
-# Rows of at least this many strided elements are moved two elements at a time.
-_MANY_STRIDED = 8
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -210,13 +204,6 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         address = elements.address_of(dst)
         return -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
 
-    def move(src: Location, dst: Location, span: tuple[Value, Value], nbytes: int) -> None:
-        starts = range(0, nbytes, LINE_NBYTES)
-        with loop(*span, nbytes) as i:
-            lines = [elements.load_vector(src + i + at, LINE_NBYTES) for at in starts]
-            for at, line in zip(starts, lines, strict=True):
-                elements.store_lines(line, dst + i + at)
-
     src, dst, at_dst = row_at(rows.first)
     ends = ends_of(dst)
     is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
@@ -232,13 +219,8 @@ def _emit_lines(rows: Rows, done: Value) -> None:
         src, dst, at_dst = row_at(row)
         first, rest = ends_of(dst) if elements.streams else ends
         stop = length - rest
-        with either(length >= 2 * _UNROLLED_NBYTES) as (long, short):
-            with long:
-                unrolled = first + (stop - first & -_UNROLLED_NBYTES)
-                move(src, dst, (first, unrolled), _UNROLLED_NBYTES)
-                move(src, dst, (unrolled, stop), LINE_NBYTES)
-            with short:
-                move(src, dst, (first, stop), LINE_NBYTES)
+        with loop(first, stop, LINE_NBYTES) as i:
+            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
         after = row + 1
         following, following_dst, at_following = row_at(minimum(after, head.rows - 1))
         is_next = at_following - at_dst == length
@@ -447,32 +429,11 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
 
 def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
-    # the code of a loop over one element is so short that it takes twice as long if it crosses
-    # lines
-    with either(rows.head.valid >= _MANY_STRIDED) as (many, few):
-        with many:
-            _emit_strided(rows, 2)
-        with few:
-            _emit_strided(rows, 1)
-
-
-def _emit_strided(rows: Rows, count: int) -> None:
-    """Move rows of strided elements, one or two at once."""
     elements, head = rows.elements, rows.head
-
-    def move(column: Value, src: Location, dst: Location) -> None:
-        source = elements.moved(src, column * head.src_stride)
-        target = elements.moved(dst, column * head.dst_stride)
-        elements.store(elements.load(source), target)
-
     for src, dst, is_valid in rows.each():
         valid = where(is_valid, head.valid, 0)
-        whole = valid & -count
-        with loop(0, whole, count) as column:
-            for k in range(count):
-                move(column + k, src, dst)
-        if count > 1:
-            with when(whole < valid):
-                move(whole, src, dst)
+        with loop(0, valid) as column:
+            element = elements.load(elements.moved(src, column * head.src_stride))
+            elements.store(element, elements.moved(dst, column * head.dst_stride))
         with loop(valid, head.extent) as column:
             elements.store(elements.zero, elements.moved(dst, column * head.dst_stride))

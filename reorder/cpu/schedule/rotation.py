@@ -34,7 +34,6 @@ from reorder.cpu.schedule.cuts import (
 )
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import (
-    MANY_LINES,
     STRIDED,
     TILE,
     TRANSPOSED,
@@ -94,13 +93,12 @@ class _Rotation(NamedTuple):
         return LINE_BITS // self.scheduled.bits
 
     def loses_lines(self) -> bool:
-        """Whether many lines of src are in heads, and the first-level cache loses them.
+        """Whether rows are a line of which the first-level cache does not hold all of src.
 
         In rotated rows, each load of a head crosses the end of a line, which the next load shares.
         """
         rows = self.scheduled.rows
-        is_short = size_of(rows) < MANY_LINES * self.line
-        return is_short and rows_collide(self._table(rows[-1].extent)[: self.line])
+        return size_of(rows) == self.line and rows_collide(self._table(rows[-1].extent))
 
     def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
         """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends."""
