@@ -260,7 +260,8 @@ def _array(role: str, given: Any) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
         # tensors of other libraries say why they are not arrays
         array, reason = np.array(None), f": {error}"
-    if not array.nbytes or array.dtype.kind in "OSUMmbc":
+    # numpy refuses bytes, but takes each byte of a bytearray for a number
+    if not array.nbytes or array.dtype.kind in "OSUMmbc" or isinstance(given, bytearray):
         what = "a number or an array of numbers"
         raise MemdescError(
             f"{role} must be {what}, not "
