@@ -38,7 +38,7 @@ _FLOATS = ("f64", *UNQUANTISED)
 def _answer(options: Options) -> tuple[Facts, int]:
     operand = Operand(options.path)
     container = read_container(operand.path, skip_unreadable=True)
-    operand.check_named(container.entries)
+    operand.check_named(container)
     model = Model(operand.path, container)
     rows = [row for row in _rows(container, model.weights) if operand.name in {None, row["name"]}]
     found = [row for row in rows if is_wanted(row["name"], options.filter)]

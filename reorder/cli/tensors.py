@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ from reorder.checkpoints.files import (
     read_model,
     saving_format,
 )
-from reorder.checkpoints.formats.entry import Entry
+from reorder.checkpoints.formats.entry import NOT_BYTES, Container, Entry
 from reorder.checkpoints.formats.table import (
     FORMATS,
     Foreign,
@@ -113,12 +113,15 @@ class Operand:
                 f"{self.file!r} is not a file of tensors, such as a .npy; `memdesc reorder` makes "
                 "one of raw bytes, and checks their padding"
             )
-        entries = read_model(self.path, name=self.name).entries
-        self.check_named(entries)
-        return entries
+        container = read_model(self.path, name=self.name).container
+        self.check_named(container)
+        return container.entries
 
-    def check_named(self, tensors: Collection[str]) -> None:
-        """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
+    def check_named(self, container: Container) -> None:
+        """Refuse ``FILE:NAME`` unless the file has a tensor of that name, which can be read."""
+        tensors = container.entries
+        if self.name in container.left_out:
+            raise MemdescError(f"{self.text!r} is one of those that are not read: {NOT_BYTES}")
         if self.name is not None and self.name not in tensors:
             shown = ", ".join([*tensors][:_SHOWN])
             raise MemdescError(
