@@ -646,7 +646,8 @@ class Configs:
                 what = short_repr(section.get("quant_method", section))
                 raise MemdescError(
                     f"{file} declares quantised weights, by {what}, but no tensors have the names "
-                    f"of a known format; correct {file} if its weights are plain floats"
+                    f"of a known format; correct {file} if its weights are plain floats, or let "
+                    "--map 'PATTERN: bf16' convert those of a file beside them, such as an adapter"
                 )
 
 

@@ -102,9 +102,9 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
         tell(f"{first_of(map(short_repr, container.left_out))} are not written: {NOT_BYTES}")
     others = [*_other_files(source, container)]
     if is_folder(target):
-        names = [path.name for path in container.files]
-        # any file may be named, but only loaders know names such as adapter_model
-        stem = stem_of(filter(shard_stem, names) if source in container.files else names)
+        names = (path.name for path in container.files)
+        # a file may have any name, which says nothing about the folder that it becomes
+        stem = stem_of(names, is_any=source not in container.files)
         files = _beside(source, stem, plan, others)
         # weights that are not tensors of this checkpoint: an index leaves them out
         is_indexed = any("/" not in x.name and x.name.endswith(_WEIGHTS) for x in files)

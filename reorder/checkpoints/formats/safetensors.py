@@ -291,13 +291,17 @@ def shard_stem(name: str) -> str | None:
     return stem if stem in _STEMS and stem != name else None
 
 
-def stem_of(names: Iterable[str]) -> str:
-    """Return what the names of files start with if they have it in common, else ``model``.
+def stem_of(names: Iterable[str], *, is_any: bool = True) -> str:
+    """Return what the names of a model's files start with, without variants such as ``.fp16``.
 
-    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``).
+    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``). It
+    is ``model`` if the names start differently, or not as in transformers or diffusers and not
+    `is_any`.
     """
     found = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
-    return found.pop() if len(found) == 1 else _STEM
+    stem = found.pop() if len(found) == 1 else _STEM
+    known = stem.partition(".")[0]
+    return known if known in _STEMS else stem if is_any else _STEM
 
 
 def plan_shards(

@@ -109,12 +109,16 @@ def test_files_beside_the_tensors_are_copied_or_named(
         assert is_indexed or not {*beside} - {*left_out}
 
 
-@pytest.mark.parametrize("stem", ["adapter_model", "consolidated", "model.fp16"])
+@pytest.mark.parametrize("stem", ["adapter_model", "consolidated", "model", "model.fp16"])
 def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     tmp_path: Path, stem: str
 ) -> None:
-    one, many, again = f"{stem}.safetensors", tmp_path / "many", tmp_path / "again"
-    source = _made(tmp_path / "model", {one: {"a": _X, "b": _X}, "adapter_config.json": "{}"})
+    many, again, tensors = tmp_path / "many", tmp_path / "again", {"a": _X, "b": _X}
+    source = _made(
+        tmp_path / "model", {f"{stem}.safetensors": tensors, "adapter_config.json": "{}"}
+    )
+    stem = stem.removesuffix(".fp16")
+    one = f"{stem}.safetensors"
     convert(source, many, "bf16", options=ConvertOptions(shard_bytes=1 << 13))
     parts = {f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)}
     others = {"adapter_config.json", f"{stem}.safetensors.index.json"}
@@ -139,9 +143,10 @@ def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> Non
         convert(path, again, map=["a: f16"], options=ConvertOptions(overwrite=True))
         assert {path.name for path in again.iterdir()} == {*parts, index}
         assert _names_in(again) == {"a", "b"}
-    convert(out / f"{stem}.safetensors", tmp_path / "file")
+    (out / f"{stem}.safetensors").rename(out / variant)
+    convert(out / variant, tmp_path / "file")
     assert [path.name for path in (tmp_path / "file").iterdir()] == [f"{stem}.safetensors"]
-    (out / f"{stem}.safetensors").rename(out / "x.safetensors")
+    (out / variant).rename(out / "x.safetensors")
     convert(out / "x.safetensors", tmp_path / "other")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["model.safetensors"]
 
