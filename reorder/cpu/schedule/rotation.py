@@ -10,9 +10,9 @@ its head, which is its part of the first line, but with the head of the row that
 The rows of a transposition already come from a table of their offsets in src. The table of a
 rotated one is the end of that table, followed by its head moved on by the distance between the two
 rows in src. After a row comes the next step of the loop around it in dst, and after the last step
-of that loop comes a step of the loop around both. The line that two rows share is moved apart from
-the rest of the rows, which all rows have, even the last one. Only the heads of the first rows of
-the outermost of these loops, and the ends of the last ones, are boxes of their own. Rows may end in
+of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
+of these loops, and the ends of the last ones, are boxes of their own. Where last rows are many, the
+line that rows share is moved apart from the rest, which last rows have too. Rows may end in
 padding, and are moved whole then. Runs that are copied need none of this: their kernel joins lines
 itself.
 
@@ -69,12 +69,15 @@ def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
         return ()
     if start > 0 and not streams and rotation.loses_lines():
         return ()
-    whole, rest = rotation.parts()
-    parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
-    ends = tile_boxes(tuple(parts_of_lines), bits)
     alone = 1 if streams else _ALONE
-    cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
-    return (*whole, *ends) if whole and cost * _LEAST_SHARE <= box.size else ()
+    for last in rotation.last_pieces():
+        whole, rest = rotation.parts(last)
+        parts_of_lines = (zeros_of(end) if end.is_zero else end for end in rest)
+        ends = tile_boxes(tuple(parts_of_lines), bits)
+        cost = sum(end.box.size * (alone if end.micro_kernel == STRIDED else 1) for end in ends)
+        if whole and cost * _LEAST_SHARE <= box.size:
+            return (*whole, *ends)
+    return ()
 
 
 class _Rotation(NamedTuple):
@@ -100,19 +103,28 @@ class _Rotation(NamedTuple):
         rows = self.scheduled.rows
         return size_of(rows) == self.line and rows_collide(self._table(rows[-1].extent))
 
-    def parts(self) -> tuple[list[ScheduledBox], list[Box]]:
-        """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends."""
+    def last_pieces(self) -> list[int]:
+        """Return the steps of the outermost loop that the last piece of rows may have, best first.
+
+        The end of the piece is in the next row, so the piece of the last row in a run is moved
+        alone. If that is too much, it is a line.
+        """
+        outermost, steps = self.scheduled.rows[-1], self._steps_at_once()
+        if outermost.valid < outermost.extent:
+            # rows that end in padding stay whole
+            return [outermost.extent] if outermost.extent <= most_steps(self.scheduled.rows) else []
+        rest = outermost.extent % steps or steps
+        longest = outermost.extent if outermost.extent < 2 * steps else rest
+        return [*dict.fromkeys((longest, self._steps_of_line()))]
+
+    def parts(self, last: int) -> tuple[list[ScheduledBox], list[Box]]:
+        """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends.
+
+        The last piece of the rows has `last` steps of their outermost loop.
+        """
         rows = self.scheduled.rows
         *inner, outermost = rows
-        size, last = size_of(inner), 0
-        if self.head:
-            # the last piece of a row, whose end is in the next row: at most a line, because the end
-            # of the last row in a run is moved alone; if rows end in padding, the whole row
-            is_padded = outermost.valid < outermost.extent
-            last = outermost.extent if is_padded else self._steps_of_line()
-        if last > most_steps(rows):
-            return [], []
-        skipped = outermost.extent - last
+        size, skipped = size_of(inner), outermost.extent - last
         # the pieces that another one follows in the same row: equal ones, and what these leave
         steps = min(skipped, self._steps_at_once())
         rest = skipped % steps if steps else 0
@@ -131,10 +143,10 @@ class _Rotation(NamedTuple):
             if not tiles:
                 return [], []
             whole += tiles
-        if not last:
-            return whole, []
         start = skipped * outermost.strides[0]
         distance = (start, skipped * outermost.strides[1])
+        if not self.head:
+            return [*whole, *self._tiles(_moved(self.box, distance), self._table(last))], []
         first = end = self.box
         head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
         others = [node for node in self.box.nodes if node not in rows]
