@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from operator import index as to_int
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -96,9 +94,8 @@ def checked_index(
 
 def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
     """Return a caller's integer, or an int64 array of them; refuse anything else."""
-    with suppress(TypeError):
-        # a bool goes to checked_int as it is, which refuses it
-        return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # its TypeError is suppressed
+    if hasattr(values, "__index__") and not getattr(values, "ndim", 0):
+        return checked_int(name, values)
     try:
         array = np.asarray(values)
     except (ValueError, MemoryError):  # lists of different lengths, or too much for an array

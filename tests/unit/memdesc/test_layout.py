@@ -56,6 +56,16 @@ def test_an_axis_or_a_block_whose_iterator_raises_is_refused() -> None:
         Layout((2,), (axis,), (_raises(),))
 
 
+class _Broken:
+    def __index__(self) -> int:
+        raise RuntimeError("no number")
+
+
+def test_an_offset_whose_index_raises_is_refused() -> None:
+    with pytest.raises(MemdescError, match="offset must be an integer that int64 holds"):
+        BLOCKED.index(_Broken())  # type: ignore[arg-type] # it is refused
+
+
 def test_an_index_says_whether_it_is_of_padding() -> None:
     assert (BLOCKED.index(729), BLOCKED.index(729).is_padding) == ((1, 9, 2, 3), False)
     assert repr(BLOCKED.index(729)) == "(1, 9, 2, 3)"
