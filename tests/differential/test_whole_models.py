@@ -57,6 +57,7 @@ EXPERTS = 4
 MODELS = ("llama", "qwen3_moe")
 # a part for images, one for text, and a projector between them
 _IMAGE, _PATCH = 16, 4
+_PICTURES = {"image_size": _IMAGE, "patch_size": _PATCH}
 _IMAGE_TOKEN = 63
 # matrices of two layers
 COUNTS = {"llama": 14, "qwen3_moe": 2 * (4 + 3 * EXPERTS), "mixtral": 2 * (4 + 3 * EXPERTS)}
@@ -794,6 +795,21 @@ def test_a_library_converts_a_model_to_the_same_tensors(
     for name, tensor in wanted.items():
         assert tensor.dtype == found[name].dtype
         assert torch.equal(*(each[name].reshape(-1).view(torch.uint8) for each in (found, wanted)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_model_with_a_scalar_loads_in_another_type(tmp_path: Path, dtype: str) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2}
+    parts = {"text_config": sizes | {"vocab_size": 64}, "vision_config": sizes | _PICTURES}
+    model = transformers.CLIPModel(transformers.CLIPConfig(**parts)).float()
+    assert model.logit_scale.shape == ()
+    model.save_pretrained(tmp_path / "in")
+    made = _convert(tmp_path / "in", tmp_path / "x", {"float16": "f16"}.get(dtype, "bf16"))
+    kind = getattr(torch, dtype)
+    loaded = transformers.CLIPModel.from_pretrained(made, dtype="auto").state_dict()
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded[name], value.to(kind) if value.is_floating_point() else value)
 
 
 @pytest.mark.parametrize("kind", MODELS)
