@@ -398,7 +398,7 @@ def _note_call(
         held: _Queue = carrier.memdesc_known
         says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in (given.x, given.out))
         owners += [of.desc for of in (given.x, given.out) if type(of) is DeviceMemory]
-        launches = [launch for _, stages in transfers for stage in stages for launch in stage]
+        launches = [launch for transfer in transfers for launch in transfer.launches]
         is_single = len(launches) == len(transfers) == 1 and launches[0].reads
         launch = launches[0] if is_single else None
         if len(held.calls) >= _MAX_CALLS:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _MAX_KEYS = 512
 # limits that nearly all devices meet
 _COMMON = DeviceTraits(max_work_items=256, max_local=32 << 10)
+_OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 # pyopencl's type stubs lack the parameter offset
 _copy: Any = cl.enqueue_copy
 
@@ -161,10 +162,10 @@ def floats_of(device: cl.Device) -> Floats:
 
 
 class PreparedTransfer(NamedTuple):
-    """A transfer with the prepared launches of its stages."""
+    """A transfer with its prepared launches."""
 
     transfer: Transfer
-    stages: tuple[tuple[PreparedLaunch, ...], ...]
+    launches: tuple[PreparedLaunch, ...]
 
 
 Prepared = tuple[PreparedTransfer, ...]
@@ -198,11 +199,8 @@ def build_transfers(
     prepared = []
     for transfer in transfers:
         varying = [constant_buffer(context, values) for values in transfer.buffers]
-        stages = (
-            tuple(PreparedLaunch((context, device), launch, varying) for launch in stage)
-            for stage in transfer.stages
-        )
-        prepared.append(PreparedTransfer(transfer, tuple(stages)))
+        launches = (PreparedLaunch((context, device), of, varying) for of in transfer.launches)
+        prepared.append(PreparedTransfer(transfer, tuple(launches)))
     return tuple(prepared)
 
 
@@ -225,18 +223,19 @@ def enqueue_transfers(
         allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, _ in transfers[:-1]
     ]
     waiting = None if wait_for is None else list(wait_for)
-    events: list[cl.Event] = []
     commands = [] if commands is None else commands
     operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, stages), (src, dst) in zip(transfers, operands, strict=True):
-        for stage in stages:
-            events = waiting = [launch.enqueue(queue, (src, dst), waiting) for launch in stage]
-            commands += events
+    # commands of other queues run in order, and waiting for an event takes an H200 microseconds
+    must_wait = bool(queue.properties & _OUT_OF_ORDER)
+    for (transfer, launches), (src, dst) in zip(transfers, operands, strict=True):
+        for launch in launches:
+            commands.append(launch.enqueue(queue, (src, dst), waiting))
+            waiting = commands[-1:] if must_wait else None
         if transfer.region is not None:
             at: Any = {"offset": 0, "origin": (0, 0, 0), "region": transfer.region}
-            events = waiting = [_copy(queue, dst, src, wait_for=waiting, **at)]
-            commands += events
-    return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
+            commands.append(_copy(queue, dst, src, wait_for=waiting, **at))
+            waiting = commands[-1:] if must_wait else None
+    return commands[-1] if commands else cl.enqueue_marker(queue, wait_for=waiting)
 
 
 @cache
