@@ -336,9 +336,7 @@ def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
 def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
     """Return the code of the nearest integer of at most 16 bits, ties to even; NaN is 0."""
     raised = let("raised", value.at_least(number(form.low, "f32")))
-    rounded = _low_bits(raised, form)
-    # a maximum with 0 is no NaN
-    return select(_is_nan(value), 0, rounded) if form.is_signed else rounded
+    return select(_is_nan(value), 0, _low_bits(raised, form))
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:

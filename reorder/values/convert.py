@@ -7,14 +7,17 @@ x - src_zero_point is computed from the integers themselves and rounded once.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
+from reorder.values.attr import Attr
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
+    INTEGERS,
     BooleanFormat,
     ExponentFormat,
     FloatFormat,
@@ -27,10 +30,12 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType
+    from memdesc import DataType, MemoryDesc
     from reorder.values.binding import BoundAttr
 
 _WIDE = FLOATS["f64"]
+# the most bits of an element, if all of its values are tried
+_MAX_TRIED = 16
 
 
 def convert(
@@ -202,3 +207,34 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
     codes = np.where(np.isnan(wide), np.uint64(form.nan) | payload, codes)
     signs = (bits >> np.uint64(63)) << np.uint64(form.exponent + form.mantissa)
     return codes | (signs if form.has_negative_zero else np.where(codes == 0, 0, signs))
+
+
+def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
+    """Return attributes with a product for the quotient, if no element of src then differs.
+
+    The nearest integer to a product with an inverse is hardly ever another one.
+    """
+    one, form = src.dtype, INTEGERS.get(dst.dtype.name)
+    is_narrow = one.name in FLOATS and max(one.bits, dst.dtype.bits) <= _MAX_TRIED
+    if attr is None or attr.beta or form is None or not is_narrow or dst.extra is not None:
+        return attr
+    given = {of.role: np.float32(of.values.reshape(-1)[0]) for of in attr.parameters}
+    if "dst_scale" not in given or any(of.values.size > 1 for of in attr.parameters):
+        return attr
+    x, point = _values_of(one), given.get("dst_zero_point", np.float32(0))
+    scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
+    with np.errstate(all="ignore"):
+        scaled = scale * x / divisor, scale / divisor * x
+        wanted, found = (np.clip(np.rint(of + point), *form) for of in scaled)
+        factor = float(scale / divisor)
+    if not factor or not np.array_equal(wanted, found):
+        return attr
+    points = (of.values for of in attr.parameters if of.role == "dst_zero_point")
+    return Attr(src_scale=factor, dst_zero_point=next(points, 0))
+
+
+@cache
+def _values_of(dtype: DataType) -> NDArray[np.float32]:
+    """Return all values of a type but NaN."""
+    values: NDArray[np.float32] = decode(np.arange(1 << dtype.bits), dtype, "f32")
+    return values[~np.isnan(values)]

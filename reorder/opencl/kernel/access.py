@@ -138,38 +138,44 @@ def address_of(operand: str, offset: str, bits: int) -> str:
 
 def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
     """Return the statements that load aligned, contiguous elements into names, two or more."""
-    total = bits * len(names)
-    ctype = vector_type(total // BYTE_BITS)
+    nbytes = bits * len(names) // BYTE_BITS
+    ctype = vector_type(nbytes)
     address = f"(__global const {ctype} *)({address_of(operand, offset, bits)})"
     yield f"const {ctype} {operand}_words = *{address};"
     for k, name in enumerate(names):
-        word = f"{operand}_words" + (f".s{k * bits // WORD_BITS:x}" if total > WORD_BITS else "")
-        if bits > WORD_BITS:
-            pair = f"{operand}_words.s{2 * k + 1:x}, {operand}_words.s{2 * k:x}"
-            yield f"{name} = upsample({pair});"
-        elif bits == WORD_BITS:
-            yield f"{name} = {word};"
-        else:
-            shift = k * bits % WORD_BITS
-            yield f"{name} = ({word} >> {shift}) & {(1 << bits) - 1:#x};"
+        yield f"{name} = {element_of(f'{operand}_words', k, bits, nbytes)};"
+
+
+def element_of(vector: str, k: int, bits: int, nbytes: int) -> str:
+    """Return the bits of an element of a vector of words, or of an integer."""
+    words, at = nbytes // WORD, k * bits
+    if bits > WORD_BITS:
+        return f"upsample({vector}.s{2 * k + 1:x}, {vector}.s{2 * k:x})"
+    word = word_of(vector, at // WORD_BITS, words)
+    return word if bits == WORD_BITS else f"({word} >> {at % WORD_BITS} & {(1 << bits) - 1:#x})"
+
+
+def word_of(vector: str, index: int, words: int) -> str:
+    """Return a word of a vector of words, or all of an integer."""
+    return f"{vector}.s{index}" if words > 1 else vector
+
+
+def words_of(names: Sequence[str], bits: int) -> list[str]:
+    """Return the words of the bits of contiguous elements."""
+    if bits > WORD_BITS:
+        return [part for of in names for part in (f"(uint){of}", f"(uint)({of} >> {WORD_BITS})")]
+    count = WORD_BITS // bits
+    return [
+        " | ".join(f"{of} << {j * bits}" if j else of for j, of in enumerate(names[k : k + count]))
+        for k in range(0, len(names), count)
+    ]
 
 
 def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
     """Return the statement that stores contiguous elements at an aligned offset."""
-    total = bits * len(names)
-    if bits > WORD_BITS:
-        words = [
-            part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {WORD_BITS})")
-        ]
-    else:
-        per_word = max(WORD_BITS // bits, 1)
-        words = [
-            " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + per_word]))
-            for k in range(0, len(names), per_word)
-        ]
-    ctype = vector_type(total // BYTE_BITS)
+    ctype = vector_type(bits * len(names) // BYTE_BITS)
     to = address_of(operand, offset, bits)
-    yield f"*(__global {ctype} *)({to}) = ({ctype})({', '.join(words)});"
+    yield f"*(__global {ctype} *)({to}) = ({ctype})({', '.join(words_of(names, bits))});"
 
 
 def one_element(operand: str, offset: str, bits: int) -> str:
@@ -219,8 +225,3 @@ SHIFTS = (
     "__global const uint2 *aligned(__global const void *from)",
     "{ return (__global const uint2 *)((uintptr_t)from & ~(uintptr_t)7); }",
 )
-
-
-def word_of(vector: str, index: int, words: int) -> str:
-    """Return a word of a vector of words."""
-    return vector if words == 1 else f"{vector}.s{index}"

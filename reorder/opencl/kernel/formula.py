@@ -9,19 +9,14 @@ normal numbers (`reorder.values.codecs`), and nothing is contracted.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
-
-import numpy as np
 
 from memdesc import MemdescError
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.source import LANGUAGES
 from memdesc.tuples import NamedTuple
-from reorder.values.attr import Attr
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
-from reorder.values.convert import decode
 from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, Format, IntegerFormat
 
@@ -30,13 +25,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
 
-
-# the most bits of an element of src, all of whose values are tried
-_MAX_TRIED = 16
-# bits of integers to which devices convert f32
-_NATIVE = (8, 16, 32)
+# the bits of integers, by the conversions of devices; a maximum of NaN and a number is the number
+_CONVERSIONS = {
+    f"{kind}{bits}": f"(u{ctype})convert_{prefix}{ctype}_sat_rte(value)"
+    for kind, prefix in (("s", ""), ("u", "u"))
+    for bits, ctype in ((8, "char"), (16, "short"), (32, "int"))
+} | {"u4": "as_uint(fmin(fmax(value, 0.0f), 15.0f) + 0x1.8p23f) & 15"}
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 WORD_BITS = 32
@@ -54,39 +49,9 @@ class Floats(NamedTuple):
     is_exact: bool = True
     # so are quotients
     divides: bool = True
-    # conversions to integers that saturate make NaN 0, which OpenCL C only recommends
+    # conversions to integers that saturate make NaN 0, and maxima ignore any NaN: OpenCL C only
+    # recommends it
     converts_nan: bool = False
-
-
-def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
-    """Return attributes with a product for the quotient, if no element of src then differs.
-
-    The nearest integer to a product with an inverse is hardly ever another one.
-    """
-    one, form = src.dtype, INTEGERS.get(dst.dtype.name)
-    is_narrow = one.name in FLOATS and max(one.bits, dst.dtype.bits) <= _MAX_TRIED
-    if attr is None or attr.beta or form is None or not is_narrow or dst.extra is not None:
-        return attr
-    given = {of.role: np.float32(of.values.reshape(-1)[0]) for of in attr.parameters}
-    if "dst_scale" not in given or any(of.values.size > 1 for of in attr.parameters):
-        return attr
-    x, point = _values_of(one), given.get("dst_zero_point", np.float32(0))
-    scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
-    with np.errstate(all="ignore"):
-        scaled = scale * x / divisor, scale / divisor * x
-        wanted, found = (np.clip(np.rint(of + point), *form) for of in scaled)
-        factor = float(scale / divisor)
-    if not factor or not np.array_equal(wanted, found):
-        return attr
-    points = (of.values for of in attr.parameters if of.role == "dst_zero_point")
-    return Attr(src_scale=factor, dst_zero_point=next(points, 0))
-
-
-@cache
-def _values_of(dtype: DataType) -> NDArray[np.float32]:
-    """Return all values of a type but NaN."""
-    values: NDArray[np.float32] = decode(np.arange(1 << dtype.bits), dtype, "f32")
-    return values[~np.isnan(values)]
 
 
 @dataclass(frozen=True)
@@ -119,29 +84,21 @@ class KernelFormula(Formula):
     def check(self, floats: Floats) -> None:
         """Refuse what a device cannot compute to the bit."""
         is_f32, reason = self.work == "f32", ""
+        # values become integers, or floats of 8 bits or fewer
+        is_narrow = self.dst in FLOATS and DATA_TYPES[self.dst].bits <= BYTE_BITS
+        by_sums = self.dst in INTEGERS or is_narrow
         if self.work == "f64" and not floats.has_f64:
             reason = "is computed in f64, which the device does not have"
         elif self.divides_in_f64 and not floats.has_f64:
             reason = (
                 "divides by dst_scale, and the device neither rounds quotients of f32 nor has f64"
             )
-        elif is_f32 and not floats.rounds and (self.roles or self._encodes_by_sums):
+        elif is_f32 and not floats.rounds and (self.roles or by_sums):
             reason = "is rounded, and the device does not round to nearest"
         elif is_f32 and not floats.is_exact and self.roles:
             reason = "computes in f32, and the device flushes denormals, or has no NaN"
         if reason:
             raise MemdescError(f"{self.src} to {self.dst} {reason}; reorder on the CPU")
-
-    @property
-    def _encodes_by_sums(self) -> bool:
-        """Whether values become integers, or floats of 8 bits or fewer."""
-        is_narrow = DATA_TYPES[self.dst].bits <= BYTE_BITS
-        return self.dst in INTEGERS or (is_narrow and self.dst in FLOATS)
-
-    @property
-    def needs_wide_parameters(self) -> bool:
-        """Whether a number has 64 bits, in which case all parameters of the kernel have."""
-        return self.work == "f64" and bool(self.scalars)
 
     def kind_of(self, dtype: str) -> str:
         """Return the kind of the bits of an element in a register."""
@@ -161,10 +118,9 @@ class KernelFormula(Formula):
             # a NaN of an image may have another payload
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
-        bits = DATA_TYPES[dtype].bits
-        if self.has_conversions and value.kind == "f32" and dtype in INTEGERS and bits in _NATIVE:
-            types = DIALECT.types
-            body = (f"return ({types[f'u{bits}']})convert_{types[dtype]}_sat_rte(value);",)
+        text = _CONVERSIONS.get(dtype)
+        if self.has_conversions and value.kind == "f32" and text is not None:
+            body = (f"return {text};",)
             return Function(f"encode_{dtype}", (name("value", "f32"),), "u32", body)(value)
         return super().encode(value, dtype)
 

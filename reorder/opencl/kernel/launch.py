@@ -275,9 +275,10 @@ def make_launch(
     pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...], bound: int
 ) -> Launch:
     """Return the launch of parameters by name; `bound` decides whether offsets have 64 bits."""
-    conversion = pattern.conversion
-    needs_wide = conversion is not None and conversion.needs_wide_parameters
-    pattern = pattern._replace(params=tuple(params), is_wide=needs_wide or bound > MAX_INT)
+    of = pattern.conversion
+    # a number of 64 bits is a parameter
+    is_f64 = of is not None and of.work == "f64" and bool(of.scalars)
+    pattern = pattern._replace(params=tuple(params), is_wide=is_f64 or bound > MAX_INT)
     return Launch(pattern, tuple(params.values()), groups)
 
 

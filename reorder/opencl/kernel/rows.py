@@ -42,10 +42,10 @@ from reorder.opencl.kernel.launch import (
     offset_at,
     offset_bound,
 )
-from reorder.opencl.kernel.placement import Coords, Loop, Nest, are_apart, without
+from reorder.opencl.kernel.placement import Coords, Loop, Nest, are_apart, chain_of, without
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
@@ -71,9 +71,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     moves_bits = task.conversion is None or task.conversion.is_move
     if not moves_bits or task.has_image or not nest.is_plain or bits not in _LEAST_ROW:
         return ()
-    if any(loop.valid != loop.extent for loop in nest.moving):
-        return ()
-    if nest.steps * bits < task.device.min_tiled * BYTE_BITS:
+    is_small = nest.steps * bits < task.device.min_tiled * BYTE_BITS
+    if is_small or any(loop.valid != loop.extent for loop in nest.moving):
         return ()
     unit, first = min(bits, BYTE_BITS), nest.along(0)
     length = 0 if first is None else first.extent * bits // unit
@@ -84,18 +83,23 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         loop._replace(strides=_in_units(loop.strides, bits // unit))
         for loop in without(nest.moving, (first,))
     ]
-    start = nest.starts[1][0]
-
-    def may_end(others: list[Loop], length: int) -> bool:
-        # no byte has 4-bit elements of two runs
-        is_even = not any(at % 2 for at in (start, *(loop.stride(1) for loop in others)))
-        return bits >= BYTE_BITS or is_even or are_apart(others, length)
-
-    chain = _chain(row, loops, may_end)
-    if prod(loop.extent for loop in chain) < _LEAST:
+    every = [row, *loops]
+    for limit in (_ENOUGH, _MAX_UNITS):
+        found = chain_of(every, 1, limit)
+        chain = [] if found is None else [every[k] for k in found.run]
+        if prod(loop.extent for loop in chain) > _MAX_UNITS:
+            chain.pop()
+        others, length = without(every, chain), prod(loop.extent for loop in chain)
+        # no byte may have 4-bit elements of two runs
+        starts = nest.starts[1][0], *(loop.stride(1) for loop in others)
+        if bits >= BYTE_BITS or not any(at % 2 for at in starts) or are_apart(others, length):
+            break
+    else:
+        return ()
+    if length < _LEAST:
         return ()
     # groups that run at the same time read adjacent rows, which share sectors of memory
-    outer = sorted(without(loops, chain), key=lambda loop: abs(loop.stride(0)))
+    outer = sorted(others, key=lambda loop: abs(loop.stride(0)))
     nest = nest._replace(starts=_in_units(nest.starts, bits // unit))
     # the loops of a row are one loop of the kernel
     body, items = RowCopy(len(chain), unit), task.work_items(_WORK_ITEMS)
@@ -105,20 +109,6 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
 def _in_units(operands: tuple[Coords, ...], count: int) -> tuple[Coords, ...]:
     """Return offsets or strides in units instead of elements."""
     return tuple((offset * count,) for (offset,) in operands)
-
-
-def _chain(row: Loop, loops: list[Loop], may_end: Callable[[list[Loop], int], bool]) -> list[Loop]:
-    """Return the loops that are contiguous in dst, until they have enough units and may end."""
-    chain, length = [row], row.extent
-    while True:
-        others = without(loops, chain)
-        ends = may_end(others, length)
-        following = next((loop for loop in others if loop.stride(1) == length), None)
-        is_last = following is None or length * following.extent > _MAX_UNITS
-        if following is None or is_last or (ends and length >= _ENOUGH):
-            return chain if ends else []
-        chain.append(following)
-        length *= following.extent
 
 
 def _launch(

@@ -33,10 +33,13 @@ from reorder.opencl.kernel.access import (
     SHIFTS,
     VECTOR,
     WORD,
+    address_of,
+    element_of,
     integer_type,
     one_element,
     vector_type,
     word_of,
+    words_of,
 )
 from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
@@ -78,8 +81,8 @@ class Side(NamedTuple):
     `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
     `LANES`. With `is_whole`, each vector is inside as a whole, or not at all. With `is_shifted`,
     runs start at any element, otherwise at multiples of a vector. With `align`, rows of dst end at
-    multiples of that many bytes. Runs of dst that follow each other along `rest` have `row`
-    elements each.
+    multiples of that many bytes. With `has_rows`, runs of dst follow each other along
+    `rest`: rows, whose length is a parameter.
 
     In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
     first. A loop may occur in it again.
@@ -92,7 +95,7 @@ class Side(NamedTuple):
     is_whole: bool = False
     is_shifted: bool = False
     align: int = 0
-    row: int = 0
+    has_rows: bool = False
     order: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -217,14 +220,14 @@ class Staged(Body):
         """Return the vectors of a run; one more where it starts at any element of dst."""
         is_parted = side is self.dst and side.is_shifted and self.skewed is None
         length = prod(map(self.steps, side.run))
-        if side.row:
-            length = side.row * self.steps(side.rest[0])
+        if side.has_rows:
+            length *= self.steps(side.rest[0])
         return -(-length // side.lanes) + is_parted
 
     def rest(self, side: Side) -> list[tuple[int, int, int]]:
         """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
         if not side.is_image and side is not self.src:
-            return [] if side.row else [(k, self.steps(k), 1) for k in side.rest]
+            return [] if side.has_rows else [(k, self.steps(k), 1) for k in side.rest]
         scales = {self.innermost: self.packed_rows}
         if not side.is_image:
             return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
@@ -246,9 +249,10 @@ class Staged(Body):
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
-        end = ["src_end"] if self.dst.row or not (self.src.is_whole or self.src.is_image) else []
+        rows = ["row", "inverse"] if self.dst.has_rows else []
+        end = ["src_end"] if rows or not (self.src.is_whole or self.src.is_image) else []
         joined = ["joined"] if self.joined else []
-        return [*end, *joined, *(f"size{k}" for k in range(len(self.sizes)))]
+        return [*end, *rows, *joined, *(f"size{k}" for k in range(len(self.sizes)))]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and the store of an element in local memory."""
@@ -299,7 +303,7 @@ class Staged(Body):
         conditions = ["is_data"] if alone else []
         yield from self._loads(pattern, self.src, conditions)
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
-        if self.dst.row:
+        if self.dst.has_rows:
             yield from self._heads(pattern, self.dst)
         chunks = self.chunks(self.dst)
         yield from self._stores(pattern, self.dst, 0, chunks)
@@ -313,9 +317,9 @@ class Staged(Body):
     def _run_length(self, side: Side, counted: str) -> str:
         """Return the elements of a run that hold data, or that are inside."""
         *lower, top = side.run
-        if side.row:
+        if side.has_rows:
             (top,) = side.rest
-            return f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top}) * {side.row}"
+            return f"(int)(min((index_t){self.extents[top]}, p.{counted}{top} - i{top}) * p.row)"
         steps = str(PIXEL_LANES)
         if top != LANES:
             steps = f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top})"
@@ -417,7 +421,7 @@ class Staged(Body):
                 continue
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
             run = yield from self._below_sizes(pattern, side, s, inside)
-            if self.dst.row and self.packed_rows == 1:
+            if self.dst.has_rows and self.packed_rows == 1:
                 # there may be no padding at the end
                 run = f"(int)min((index_t){run}, p.src_end - at{s})"
             yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
@@ -467,13 +471,16 @@ class Staged(Body):
             yield from self._load_shifted_rows(side, s, by_name)
         elif side.is_whole:
             for name, (first, count) in by_name.items():
-                address = _address(side, first)
+                address = address_of("src", first, side.bits)
                 yield f"{vector} {name} = ({vector})(0);"
                 yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({address});"
         else:
             for name, (first, count) in by_name.items():
-                near = f"{first} + {side.lanes} <= p.src_end"
-                yield f"const {vector} {name} = load({_address(side, first)}, {count}, {near});"
+                at, near = (
+                    address_of("src", first, side.bits),
+                    f"{first} + {side.lanes} <= p.src_end",
+                )
+                yield f"const {vector} {name} = load({at}, {count}, {near});"
 
     def _row(self, s: int, row: int) -> tuple[str, str]:
         """Return the offset of vector n{s} in one of some rows, and its elements that hold data."""
@@ -490,15 +497,9 @@ class Staged(Body):
         inside = f"i{k} + {digit} < p.valid{k}"
         if k == self.skewed:
             inside = f"{digit} >= top && {digit} < bottom"
-        return " && ".join([inside, *self._rows_below(s, row)])
-
-    def _rows_below(self, s: int, row: int) -> list[str]:
-        """Return the conditions that the indices of a row are below their sizes."""
-        return [
-            f"index{b}_{s} + {row} * p.index{b}_{self.innermost} < p.size{b}"
-            for b, span in enumerate(self.sizes)
-            if not span
-        ]
+        sized = (b for b, span in enumerate(self.sizes) if not span)
+        below = (f"index{b}_{s} + {row} * p.index{b}_{k} < p.size{b}" for b in sized)
+        return " && ".join([inside, *below])
 
     def _load_shifted_rows(
         self, side: Side, s: int, rows: Mapping[str, tuple[str, str]]
@@ -513,11 +514,12 @@ class Staged(Body):
         for name, (first, inside) in rows.items():
             yield f"uint2 {name}a = 0, {name}b = 0, {name}c = 0;"
             yield f"if (near{s} && ({inside}) > 0) {{"
-            yield f"    __global const uint2 *pair = aligned({_address(side, first)});"
+            at = address_of("src", first, side.bits)
+            yield f"    __global const uint2 *pair = aligned({at});"
             yield f"    {name}a = pair[0], {name}b = pair[1], {name}c = pair[2];"
             yield "}"
         for name, (first, _) in rows.items():
-            at = f"((uint)(uintptr_t)({_address(side, first)}) & 7) * {BYTE_BITS}"
+            at = f"((uint)(uintptr_t)({address_of('src', first, side.bits)}) & 7) * {BYTE_BITS}"
             at += "" if side.bits >= BYTE_BITS else f" + (({first}) & 1) * {side.bits}"
             yield f"uint4 {name} = shifted({name}a, {name}b, {name}c, {at});"
         yield f"if (count{s} < {side.lanes}) {{"
@@ -526,7 +528,7 @@ class Staged(Body):
         yield f"}} if (!near{s}) {{"
         for name, (first, inside) in rows.items():
             odd = "0" if side.bits >= BYTE_BITS else f"({first}) & 1"
-            yield f"    {name} = load({_address(side, first)}, {inside}, {odd});"
+            yield f"    {name} = load({address_of('src', first, side.bits)}, {inside}, {odd});"
         yield "}"
 
     def _store_words(self, side: Side, s: int) -> Iterator[str]:
@@ -554,13 +556,11 @@ class Staged(Body):
                 yield f"const uint8 y{k} = transposed((uint8)({rows}));"
             values = [f"y{k}.s{j}" for k in range(words) for j in range(len(names))]
         else:
-            values = [
-                " | ".join(
-                    _lane(name, j, side) + (f" << {row * side.bits}" if row else "")
-                    for row, name in enumerate(names)
-                )
+            of = (
+                [element_of(name, j, side.bits, side.nbytes) for name in names]
                 for j in range(side.lanes)
-            ]
+            )
+            values = [words_of(codes, side.bits)[0] if len(codes) > 1 else codes[0] for codes in of]
         yield from self._scattered(side, s, values)
 
     def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
@@ -611,8 +611,8 @@ class Staged(Body):
                     return f"{role}_{s} + {j} * p.{role}{first}"
 
                 same = {role: f"{role}_{s}_{j}" for role in self.same_in_rows}
-                code = f"({conversion.src_type})({_lane(f'v{s}_{row}', j, side)})"
-                done = conversion.converted(code, at, shared | same)
+                code = element_of(f"v{s}_{row}", j, side.bits, side.nbytes)
+                done = conversion.converted(f"({conversion.src_type})({code})", at, shared | same)
                 width = self.local.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
                 guard = "" if side.is_whole or not j else f"if (count{s} > {j}) "
@@ -671,10 +671,10 @@ class Staged(Body):
         yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
         terms = ["local0"]
         yield "int column = r0;"
-        if side.row:
+        if side.has_rows:
             terms = self.local.terms(side.rest[0], "row")
-            yield f"const int row = max(r0, 0) / {side.row};"
-            yield f"column -= row * {side.row};"
+            yield "const int row = (int)mul_hi((uint)max(r0, 0), (uint)p.inverse);"
+            yield "column -= row * (int)p.row;"
         local = " + ".join([*terms, f"column * {self.local.element}"])
         lead = (self.lead + side.align) * BYTE_BITS
         at = f"({local}) * {WORD_BITS // self.units_per_word} + {lead}"
@@ -692,35 +692,31 @@ class Staged(Body):
         """Return a vector of dst, read from local memory."""
         words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
         if self.is_gathered:
-            return f"({ctype})({', '.join(self._gathered(side))})"
+            # of elements in the order of src
+            pointer = f"(__local {integer_type(side.unit)} *)((__local uchar *)tile"
+            at = (self._along(side, 0, k) for k in range(side.lanes))
+            parts = words_of([f"(uint)*{pointer} + ({of}))" for of in at], side.bits)
+            return f"({ctype})({', '.join(parts)})"
         at = self._along(side, 0, 0)
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
             return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
         parts = [f"tile[({at}) / {self.units_per_word} + {k}]" for k in range(words)]
         return f"({ctype})({', '.join(parts)})"
 
-    def _gathered(self, side: Side) -> Iterator[str]:
-        """Return the words of a vector of dst, from elements in the order of src."""
-        element, count = integer_type(side.unit), max(WORD // side.unit, 1)
-        for first in range(0, side.lanes, count):
-            at = (self._along(side, 0, first + j) for j in range(count))
-            parts = (f"(uint)*(__local {element} *)((__local uchar *)tile + ({of}))" for of in at)
-            yield " | ".join(f"{part} << {j * side.bits}" for j, part in enumerate(parts))
-
     def _heads(self, pattern: Pattern, side: Side) -> Iterator[str]:
         """Return the copies of the start of each row of local memory to the end of the last one."""
         (top,) = side.rest
         row, following = (" + ".join(self.local.terms(top, at)) for at in ("row", "(row + 1)"))
-        count, bits = VECTOR // WORD + 1, side.row * side.bits
-        shift = WORD_BITS - bits % WORD_BITS
+        count = VECTOR // WORD + 1
+        yield f"const int row_bits = (int)p.row * {side.bits}, row_shift = 32 - row_bits % 32;"
         total = (self.steps(top) - 1) * count
         yield f"for (int n = get_local_id(0); n < {total}; n += {pattern.work_items}) {{"
         yield f"    const int row = n / {count}, k = n % {count};"
         per_word, lead = self.units_per_word, self.lead // WORD
-        yield f"    const int to = ({row}) / {per_word} + {lead + bits // WORD_BITS} + k;"
+        yield f"    const int to = ({row}) / {per_word} + {lead} + row_bits / 32 + k;"
         yield f"    const int from = ({following}) / {per_word} + {lead} + k;"
-        yield f"    const uint low = k ? tile[from - 1] : tile[to] << {shift % WORD_BITS};"
-        yield f"    tile[to] = funnel(low, tile[from], {shift});"
+        yield "    const uint low = k ? tile[from - 1] : tile[to] << row_shift % 32;"
+        yield "    tile[to] = funnel(low, tile[from], row_shift);"
         yield "}"
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
 
@@ -783,17 +779,6 @@ def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
     return head, [f"get_local_id(0) + step + {s * work_items}u" for s in range(at_once)]
 
 
-def _lane(vector: str, lane: int, side: Side) -> str:
-    """Return the bits of an element of a vector of words."""
-    words, at = side.nbytes // WORD, lane * side.bits
-    if side.bits > WORD_BITS:
-        return f"upsample({vector}.s{2 * lane + 1}, {vector}.s{2 * lane})"
-    word = word_of(vector, at // WORD_BITS, words)
-    if side.bits == WORD_BITS:
-        return word
-    return f"({word} >> {at % WORD_BITS} & {(1 << side.bits) - 1:#x})"
-
-
 # a word of each of 8 rows of 4-bit elements, transposed: halves change places, then bytes in them
 _TRANSPOSED = (
     "uint8 transposed(uint8 v) {",
@@ -808,11 +793,6 @@ _TRANSPOSED = (
     "    return (uint8)(x.s0, y.s0, x.s1, y.s1, x.s2, y.s2, x.s3, y.s3);",
     "}",
 )
-
-
-def _address(side: Side, offset: str) -> str:
-    """Return the address of an element of src, or of the byte that has it."""
-    return f"(__global const {integer_type(side.unit)} *)src + ({side.units(offset)})"
 
 
 def _load_function(side: Side) -> Iterator[str]:
@@ -949,7 +929,7 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
             # gaps are between whole vectors
             vector = side.lanes * body.local.element
             stride = -(-stride // vector) * vector + -(-body.loaded(k) // gap_steps) * gap
-    if side.row:
+    if side.has_rows:
         stride += (VECTOR + WORD) * word // WORD
     stride = -(-stride // (4 * word)) * 4 * word + padding
     for k in side.rest:

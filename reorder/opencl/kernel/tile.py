@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from memdesc.banks import BANKS
 from memdesc.dtypes import BYTE_BITS
 from reorder.opencl.kernel.access import PIXEL_LANES, VECTOR, WORD, Mode
+from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     KernelTask,
     Launch,
@@ -71,8 +72,9 @@ _SKEWED = {4: (192, 128), 8: (96, 128), 16: (48, 128), 32: (32, 64)}
 # may get larger, but leave this many bytes of local memory for what is not data.
 _MAX_EVENED, _BESIDE = 3, 1024
 
-# bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it
-_JOINED, _MIN_SRC = 1 << 14, 64
+# Bytes of a tile whose rows of dst are joined, and of the shortest run of src that is worth it. The
+# steps along a row are a multiple of the last number, so that there are fewer texts.
+_JOINED, _MIN_SRC, _ROWS = 1 << 14, 64, 32
 
 # elements of a tile that converts, and of its longest edge
 _CONVERTED, _EDGE = 4096, 64
@@ -144,9 +146,11 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
         is_long = row * bits[1] >= _MIN_ROW * BYTE_BITS or bits[1] < BYTE_BITS
         suits = count > 1 and is_long and row % vector > 0
     packed = 1 if nest.sizes or top > 1 else count
-    extents[0] = -(-extents[0] // packed) * packed
+    # the text does not depend on the length of a row that is one loop
+    unit = packed if top > 1 or step > 1 or nest.sizes else _ROWS
+    extents[0] = -(-extents[0] // unit) * unit
     fitting = max(_JOINED * BYTE_BITS // (prod(extents) * bits[1]), 1)
-    steps = min(1 << floor_log2(fitting), loops[top].extent)
+    steps = 1 << min(floor_log2(fitting), ceil_log2(loops[top].extent))
     least = max(min(_MIN_SRC * BYTE_BITS // bits[1], loops[top].extent * step), vector)
     is_short = row < vector or steps * step < least or (bits[1] < BYTE_BITS and packed == 1)
     if is_short or not suits or (step > 1 and (task.varying or loops[0].valid < step)):
@@ -157,8 +161,11 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
         nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
     src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits[0], _widest(bits))
     src = src._replace(is_whole=src.is_whole and packed > 1 and task.conversion is not None)
-    dst = Side(tuple(range(top)), (top,), bits[1], vector, is_shifted=True, row=row)
+    dst = Side(tuple(range(top)), (top,), bits[1], vector, is_shifted=True, has_rows=True)
     body = Staged(tuple(extents), src, dst, LocalLayout(max(bits[1] // BYTE_BITS, 1)), packed)
+    # for a product that is rounded down
+    inverse = -(-(1 << WORD_BITS) // row)
+    task = task._replace(numbers={**task.numbers, "row": row, "inverse": inverse})
     return _launched(task, nest, body, task.work_items(_WORK_ITEMS))
 
 
@@ -204,10 +211,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     limits, most, least, work_items = _shape(task)
     chosen = _extents(nest, limits, most, least, _room(task, bits[1]), task.varying)
     body = _staged(nest, chosen, bits, _widest(bits))
-    if body is None:
-        return ()
     # no byte of local memory is shared
-    if bits[1] < BYTE_BITS and body.packed_rows == 1:
+    if body is None or (bits[1] < BYTE_BITS and body.packed_rows == 1):
         return ()
     # all work items convert
     vectors = body.accesses(body.src)
@@ -363,17 +368,14 @@ def _joined(nest: Nest, body: Staged) -> tuple[tuple[int, ...], int] | None:
 
     None if other work items may write halves of bytes at the ends.
     """
-    loops, length = nest.loops, 1
-    chain: list[int] = []
-    for k in sorted(range(len(loops)), key=lambda k: loops[k].stride(1)):
-        if loops[k].extent > 1 and loops[k].stride(1) == length:
-            chain.append(k)
-            length *= loops[k].extent
-    *lower, top = (*body.dst.run, *body.dst.rest[: body.dst.row])
+    loops, chain = nest.loops, chain_of(nest.loops, 1, 1 << 62)
+    run = () if chain is None else chain.run
+    length = prod(loops[k].extent for k in run)
+    *lower, top = (*body.dst.run, *body.dst.rest[: body.dst.has_rows])
     steps = loops[top].extent % body.extents[top] or body.extents[top]
     is_long = top == body.skewed or steps * prod(loops[k].extent for k in lower) >= _WORD_OF_4
-    others = (loop for k, loop in enumerate(loops) if k not in chain)
-    return (tuple(chain), length) if is_long and are_apart(others, length) else None
+    others = (loop for k, loop in enumerate(loops) if k not in run)
+    return (run, length) if is_long and are_apart(others, length) else None
 
 
 # bits of the widest element that is converted beside an image

@@ -16,13 +16,14 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
-from reorder.opencl.kernel.formula import KernelFormula, without_quotient
+from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
 from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.plan import plan_reorder
+from reorder.values.convert import without_quotient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,21 +84,16 @@ class OperandSpec(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Stages of launches that may run at the same time, and the operand that they write.
+    """Launches, which run one after another, and the operand that they write.
 
     Without launches the runtime copies `region`, (width, height, depth) pixels, without conversion.
     `buffers` are the scales and zero points that differ along the dims.
     """
 
-    stages: tuple[tuple[Launch, ...], ...]
+    launches: tuple[Launch, ...]
     dst: OperandSpec
     region: tuple[int, int, int] | None = None
     buffers: tuple[NDArray[Any], ...] = ()
-
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """All launches, in order."""
-        return tuple(launch for stage in self.stages for launch in stage)
 
 
 def plan_transfers(
@@ -166,11 +162,8 @@ def _transfer(
             task = KernelTask(nest, (src.access, dst.access), device)
             task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
             launches += _lower(task)
-    # two launches may write halves of one byte
-    stages = [(one,) for one in launches] if dst.desc.dtype.is_packed else [tuple(launches)]
-    stages.append(lower_sums(dst.desc, device.max_work_items))
-    buffers = conversion.buffers(plan.bound_attr)
-    return Transfer(tuple(filter(None, stages)), dst, None, buffers)
+    launches += lower_sums(dst.desc, device.max_work_items)
+    return Transfer(tuple(launches), dst, None, conversion.buffers(plan.bound_attr))
 
 
 def _whole(
