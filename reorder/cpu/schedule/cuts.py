@@ -19,7 +19,6 @@ from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     TILE,
-    TRANSPOSED,
     Ends,
     ScheduledBox,
     line_of,
@@ -144,7 +143,10 @@ def _within_ways(scheduled: ScheduledBox) -> tuple[ScheduledBox, tuple[Node, int
         if 1 < steps < node.extent:
             return scheduled, (node, steps)
         if steps < node.extent:
-            return along_src(scheduled.box, (rows[:k], columns), bits), None
+            # in the order of src
+            nodes = sorted(scheduled.box.nodes, key=lambda node: -abs(node.strides[0]))
+            box = scheduled.box._replace(nodes=tuple(nodes))
+            return scheduled._replace(box=box, rows=rows[:k]), None
         pieces *= node.extent
     return scheduled, None
 
@@ -372,15 +374,3 @@ def rows_at_once(rows: tuple[Node, ...], line: int) -> int:
 def most_steps(group: tuple[Node, ...]) -> int:
     """Return how many steps of the outermost loop of a group fit in a tile."""
     return max(1, _MAX_STEPS // size_of(group[:-1]))
-
-
-def along_src(
-    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], bits: int
-) -> ScheduledBox:
-    """Return a transposition whose outer loops are in the order of src."""
-    rows, columns = groups
-    inner = {*rows, *columns}
-    outer = [node for node in box.nodes if node not in inner]
-    outer.sort(key=lambda node: -abs(node.strides[0]))
-    nodes = (*outer, *(node for node in box.nodes if node in inner))
-    return ScheduledBox(box._replace(nodes=nodes), bits, TRANSPOSED, rows, columns)
