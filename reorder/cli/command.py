@@ -61,12 +61,14 @@ class Line(NamedTuple):
 
 
 def json_of(fact: Any) -> Any:
-    """Return facts as JSON values."""
+    """Return facts as JSON values, which lack nan and inf: these become strings."""
     if isinstance(fact, Said):
-        return fact.fact
+        return json_of(fact.fact)
     if isinstance(fact, dict):
         return {key: json_of(each) for key, each in fact.items() if not isinstance(each, Line)}
-    return [*map(json_of, fact)] if isinstance(fact, list) else fact
+    if isinstance(fact, list):
+        return [*map(json_of, fact)]
+    return str(fact) if isinstance(fact, float) and not isfinite(fact) else fact
 
 
 def lines(facts: Facts) -> list[str]:
@@ -159,14 +161,9 @@ class Command(NamedTuple):
 
 
 def facts_of(value: object, *names: str) -> Facts:
-    """Return attributes of a value; types, and nan and inf, which JSON lacks, become strings."""
+    """Return attributes of a value; types become strings."""
     found = {name: getattr(value, name) for name in names}
-    return {
-        name: str(each)
-        if isinstance(each, DataType) or (isinstance(each, float) and not isfinite(each))
-        else each
-        for name, each in found.items()
-    }
+    return {name: str(each) if isinstance(each, DataType) else each for name, each in found.items()}
 
 
 def is_wanted(name: str, wanted: str) -> bool:

@@ -102,7 +102,7 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         "b": repr(b.desc),
         "elements": a.desc.nelems,
         "differing": found.differing,
-        **{key: Said(each, _amount(each)) for key, each in facts_of(found, *_AMOUNTS).items()},
+        **{key: Said(each, f"{each:.8g}") for key, each in facts_of(found, *_AMOUNTS).items()},
     }
     if found.worst:
         worst, *first = map(_said, (found.worst, *found.first))
@@ -156,7 +156,7 @@ def _line(pair: Pair) -> str:
     found, said = pair.found, pair.problem
     if found is not None and found.worst is not None:
         at, a, b, *_ = found.worst
-        amounts = (f"{name.replace('_', ' ')} {_amount(getattr(found, name))}" for name in _AMOUNTS)
+        amounts = (f"{name.replace('_', ' ')} {getattr(found, name):.8g}" for name in _AMOUNTS)
         said = f"{found.differing} of {prod(found.dims)} elements, worst {at}: {_number(a)} and "
         said += ", ".join((_number(b), *amounts))
     if pair.causes:
@@ -165,10 +165,6 @@ def _line(pair: Pair) -> str:
     one, other = pair.a.what, pair.b.what
     is_clear = one.endswith(pair.name) or one == other
     return f"{pair.name}: " + ("" if is_clear else f"{one} and {other}: ") + said
-
-
-def _amount(amount: float | str) -> str:
-    return f"{amount:.8g}" if isinstance(amount, float) else str(amount)
 
 
 def _where(dim: str, counts: NDArray[np.int64]) -> Said:
