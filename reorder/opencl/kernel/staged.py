@@ -694,9 +694,9 @@ class Staged(Body):
         if self.is_gathered:
             # of elements in the order of src
             pointer = f"(__local {integer_type(side.unit)} *)((__local uchar *)tile"
-            at = (self._along(side, 0, k) for k in range(side.lanes))
-            parts = words_of([f"(uint)*{pointer} + ({of}))" for of in at], side.bits)
-            return f"({ctype})({', '.join(parts)})"
+            places = (self._along(side, 0, k) for k in range(side.lanes))
+            vector = words_of([f"(uint)*{pointer} + ({at}))" for at in places], side.bits)
+            return f"({ctype})({', '.join(vector)})"
         at = self._along(side, 0, 0)
         if side.bits >= BYTE_BITS and self._takes_vectors(side):
             return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
