@@ -21,6 +21,8 @@ BANKS, WORD = 32, 4
 _LANES = 32
 # what a wavefront serves, and what a lane may move, in bytes
 _WAVEFRONT, _WIDTHS = BANKS * WORD, (1, 2, 4, 8, 16)
+# the most elements whose offsets are computed, many more than shared memory holds
+_MAX_NELEMS = 1 << 24
 
 
 def bank_steps(words: Iterable[int]) -> int:
@@ -42,6 +44,11 @@ def bank_conflicts(layout: Layout, bits: int, dim: int, nbytes: int) -> int:
         )
     if not layout.nelems:
         raise MemdescError("a layout without elements has no access")
+    if layout.nelems > _MAX_NELEMS:
+        raise MemdescError(
+            f"a tile of shared memory has at most {_MAX_NELEMS} elements here, not "
+            f"{layout.nelems}; submemory(dims, offsets) describes a part of a tensor"
+        )
     offsets = layout.offsets()
     count = width * 8 // bits
     # the dim whose elements are adjacent in memory before a swizzle
