@@ -295,7 +295,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
     Raises
     ------
     MemdescError
-        If scales or zero points do not fit the axes, or are given with a record.
+        If scales or zero points do not fit the axes, or they or a queue are given with a record.
 
     Examples
     --------
@@ -311,9 +311,10 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         from reorder.records import decode, record  # most programs have no records
 
         if isinstance(memory, record.Record):
-            if (scales, zero_points, axis) != (None, None, None) or groups:
+            if groups or any(each is not None for each in (scales, zero_points, axis, queue)):
                 raise MemdescError(
-                    f"{memory!r} contains its scales and zero points; do not pass others"
+                    f"{memory!r} contains its scales and zero points; do not pass others, nor a "
+                    "queue: it is decoded on the CPU"
                 )
             return decode.dequantize_record(memory, dtype, dst, threads)
     if isinstance(memory, Quantized):

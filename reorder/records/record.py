@@ -158,6 +158,7 @@ class Record(Checked):
         [3.0, 3.5, -4.0, -3.5]
         """
         field, who = self.desc.field(name), f"field {name} of {self.desc!r}"
+        refuse_masked("values", values)
         data = self._tensors[field.tensor]
         try:
             array = np.asarray(values)
