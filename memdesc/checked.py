@@ -136,7 +136,7 @@ SWIZZLED = 2
 
 
 class Written(Checked):
-    """Mixin for descriptors that are written as JSON, and made again from it, equal."""
+    """Mixin for descriptors that can be written as JSON, and read back as equal ones."""
 
     __slots__ = ()
 

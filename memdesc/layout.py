@@ -755,7 +755,7 @@ def indices_at(
 
 
 def moving_loops(layout: Layout) -> list[tuple[int, int, int]]:
-    """Return stride, extent and number of each block with several steps, by ascending stride."""
+    """Return stride, extent and number of each block that moves, by ascending absolute stride."""
     loops = [
         (abs(stride), extent, k)
         for k, (_, _, extent, stride) in enumerate(layout.blocks)

@@ -239,7 +239,7 @@ def _reorder_on_cpu(call: tuple[Any, ...], key: Any, entry: Any) -> Any:
         array = from_dlpack(out, "out", write=True)
         out = array if array.flags.writeable else out
     if x is not given or out is not returned:
-        # from now on, the arrays that tensors export are known as arrays are
+        # the arrays that tensors export go the way of all arrays
         done: Any = reorder(x, dst, src=src, dtype=dtype, attr=attr, out=out, threads=threads)
         if key is not None and not entry:
             note_tensors(key, x, out)

@@ -167,7 +167,7 @@ class _NVMMASharedLayout(NamedTuple):
             impossible("dims must have its rank, which is 2 if it is transposed")
         if width not in {0, 32, 64, 128} or (self.fp4_padded and (width, nbytes) != (128, 1)):
             impossible(
-                "a swizzle has 0, 32, 64 or 128 bytes, or with fp4_padded 128, and 8-bit elements"
+                "a swizzle has 0, 32, 64 or 128 bytes; fp4_padded needs 128 and elements of 8 bits"
             )
         many = sum(size > _BOX for size in dims)
         if many > 1 or (many and len(dims) > _MATRIX):

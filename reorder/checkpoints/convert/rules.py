@@ -137,7 +137,7 @@ def is_record(given: FormatName | None) -> TypeGuard[FormatName]:
 
 
 def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is one, a path is a file of them, without empty and ``#`` lines."""
+    """Read rules: a string is a rule, a path a file of them; empty and ``#`` lines are skipped."""
     if not isinstance(given, list | tuple):
         raise MemdescError(
             f"map must be a list of rules, not {short_repr(given)}: the last one that matches "

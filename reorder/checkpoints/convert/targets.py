@@ -364,7 +364,7 @@ def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
 
 
 def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -> Decided:
-    """Return how those layers of a model of floats are quantised that whole blocks cover."""
+    """Return how those linear layers of a model of floats that whole blocks cover are quantised."""
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
     moved, left, stacks = dict[str, str](), list[str](), list[str]()

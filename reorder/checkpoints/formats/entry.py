@@ -281,7 +281,7 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return the entries of a file by name; refuse equal names, and bytes shared or past it."""
+    """Return a file's entries by name; refuse equal names, and bytes shared or past its end."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:

@@ -257,7 +257,7 @@ def _text(text: str) -> bytes:
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     """Return a tensor as GGUF has it, and the number of its type.
 
-    If GGUF lacks its type, it has integers of the same width. The outermost dims are joined.
+    If GGUF lacks its type, it has integers of the same width. Dims beyond four are joined.
     """
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)

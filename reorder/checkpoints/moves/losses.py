@@ -43,7 +43,7 @@ from reorder.values.formats import (
 
 # the types that a message may suggest because they hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
-# integers wide enough to show numbers beyond a type, by the bits that the type has fewer than
+# integers that show which numbers are beyond a type: the first with more bits than the type
 _WIDE_INTEGERS = (32, "s32"), (64, "s64")
 
 

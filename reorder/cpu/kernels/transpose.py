@@ -460,7 +460,8 @@ def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
     elements, first, last = move.elements, move.first, move.last
     with either(move.head.column_run < last) as (pieces, run):
         with pieces:
-            # in all steps, a line of each row: a piece of dst often continues in the next step
+            # a line of each row in all steps, then the next line: the next step of the loop often
+            # continues a piece of dst
             width = max(lanes, LINE_BITS // elements.bits)
             stop = first + ((last - first) & -width)
             _emit_pieces(move, (first, stop), (count, lanes), width // lanes)

@@ -83,9 +83,10 @@ def tile_boxes(
 def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
     """Cut interleaved rows whose columns are pieces of dst that the next outer step continues.
 
-    In each step of a call, the kernel takes a line of each row, so it writes a few pieces in turn.
-    The model: these should be several lines long, because the next call writes into the last line
-    of each. Returns nothing for other boxes, or if a single piece has that many lines.
+    Before the kernel takes the next line of each row, it takes this one in all steps of a call, so
+    it writes a few pieces in turn. The model: these should be several lines long, because the next
+    call writes into the last line of each. Returns nothing for other boxes, or if a single piece
+    has that many lines.
     """
     rows, columns, outer = scheduled.rows, scheduled.columns, scheduled.outer
     if not scheduled.is_transposed or size_of(rows) > MAX_INTERLEAVED or not outer:

@@ -11,10 +11,10 @@ The rows of a transposition already come from a table of their offsets in src. T
 rotated one is the end of that table, followed by its head moved on by the distance between the two
 rows in src. After a row comes the next step of the loop around it in dst, and after the last step
 of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
-of these loops, and the ends of the last ones, are boxes of their own. Where last rows are many, the
-line that rows share is moved apart from the rest, which last rows have too. Rows may end in
-padding, and are moved whole then. Runs that are copied need none of this: their kernel joins lines
-itself.
+of these loops, and the ends of the last ones, are boxes of their own. If there are many last rows,
+the line that two rows share is moved apart from the other lines, which last rows have too. Rows
+that end in padding are moved whole. Runs that are copied need none of this: their kernel joins
+lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
@@ -106,8 +106,8 @@ class _Rotation(NamedTuple):
     def last_pieces(self) -> list[int]:
         """Return the steps of the outermost loop that the last piece of rows may have, best first.
 
-        The end of the piece is in the next row, so the piece of the last row in a run is moved
-        alone. If that is too much, it is a line.
+        The piece ends in the next row, so that of the last row in a run is a box of its own. If
+        that costs too much, the piece is only a line.
         """
         outermost, steps = self.scheduled.rows[-1], self._steps_at_once()
         if outermost.valid < outermost.extent:

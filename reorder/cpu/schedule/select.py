@@ -159,7 +159,10 @@ class ScheduledBox(NamedTuple):
         )
 
     def shared_lines(self, inner: Iterable[Node]) -> int:
-        """Return how many lines two threads would both write if they shared the outer loops."""
+        """Return how many lines two threads would both write if they divided the outer loops.
+
+        These are the loops that are not in `inner`.
+        """
         nodes = tuple(inner)
         size = contiguous_size(nodes, 1, self.width)
         piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.width)

@@ -56,8 +56,8 @@ _WORK_ITEMS = 256
 _LINE_BITS = 1024
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
-# Runs of 4 elements for each work item; fewer if runs are longer, or if there would be too few
-# groups.
+# Runs that a work item moves, of up to 4 elements each; fewer if runs are longer, or if there would
+# be too few groups.
 _RUNS, _MIN_GROUPS = 4, 1024
 # steps of a work item, by the bytes of the elements that it moves
 _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}

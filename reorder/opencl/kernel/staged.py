@@ -796,7 +796,7 @@ _TRANSPOSED = (
 
 
 def _load_function(side: Side) -> Iterator[str]:
-    """Return a function that loads some elements of a vector, at once if src goes on."""
+    """Return a function that loads some elements of a vector, all at once where src goes on."""
     vector, unit, words = vector_type(side.nbytes), integer_type(side.unit), side.nbytes // WORD
     how = "odd" if side.is_shifted else "near"
     yield f"{vector} load(__global const {unit} *from, int count, int {how}) {{"
