@@ -336,6 +336,8 @@ def _padding(left: Memory, right: Memory) -> tuple[tuple[int, int], bool]:
 
 def check_amount(name: str, value: object) -> None:
     """Refuse anything but a finite number of 0 or more."""
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()  # narrow floats do not hold the limit
     is_number = isinstance(value, int | float | np.number) and 0 <= value <= sys.float_info.max
     if not is_number or isinstance(value, bool):
         raise MemdescError(f"{name} must be a finite number of 0 or more, not {short_repr(value)}")

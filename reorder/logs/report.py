@@ -142,6 +142,8 @@ def report(
     """
     if not isinstance(log, VerboseLog):
         raise MemdescError(f"report() takes what read_verbose() returns, not {short_repr(log)}")
+    if not isinstance(layers, Layers | None):
+        raise MemdescError(f"layers are what read_layers() returns, not {short_repr(layers)}")
     everything = log.executions
     repetition, undecided = _runs(everything, runs)
     if steady and repetition is None:

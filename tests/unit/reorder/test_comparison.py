@@ -65,6 +65,13 @@ def test_numbers_differ_by_more_than_is_tolerated(
     assert (found.worst.difference if found.worst else None) == worst
 
 
+def test_tolerances_are_numbers_of_any_width() -> None:
+    a = np.ones(4, np.float32)
+    for kind in (np.float16, np.float32, np.longdouble, np.uint8):
+        found = compare_values(a, a + 2, atol=kind(1), rtol=kind(1))
+        assert (found.differing, compare_values(a, a + 2, atol=kind(1)).differing) == (0, 4)
+
+
 def test_small_types_are_compared_as_numbers() -> None:
     x = np.array([[1, -2, 3, 7]], ml_dtypes.int4)
     found = compare_values(reorder.reorder(x, "ab"), np.array([[1, -2, 3, 6]], np.int8))
