@@ -147,7 +147,6 @@ MECHANISMS: dict[str, Mechanism] = {
             "schedule.tile_steps:permuted_boxes": _returns(()),
         }
     ),
-    "pieces within cache ways": Mechanism({"schedule.cuts:CACHE_WAYS": _value(1 << 20)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),

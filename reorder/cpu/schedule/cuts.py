@@ -69,8 +69,7 @@ def tile_boxes(
         if turns:
             done += turns
             continue
-        scheduled, cut = _within_ways(scheduled)
-        cut = cut or find_cut(scheduled)
+        cut = find_cut(scheduled)
         if cut is None:
             done.append(scheduled)
         else:
@@ -117,39 +116,6 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
 def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
     """Split a box along one of its loops into parts of at most this many steps."""
     return split_node(box, node, steps) if steps < node.extent else (box,)
-
-
-def _within_ways(scheduled: ScheduledBox) -> tuple[ScheduledBox, tuple[Node, int] | None]:
-    """Return a box whose calls use only lines that stay in the first-level cache, and its cut.
-
-    Each row of a few columns reads a piece of src of up to a line, and the next step of the loop
-    around the rows goes on where the piece ends. The model: its line is still in the cache then if
-    the pieces of a call fit in the ways of the sets that they share, or in half of the ways if
-    pieces cross lines.
-    """
-    columns, rows, bits = scheduled.columns, scheduled.rows, scheduled.bits
-    line, width = line_of(bits), scheduled.width
-    extents = [node.extent for node in rows]
-    count = count_contiguous(extents, [node.strides[0] for node in rows], size_of(columns) * width)
-    piece = size_of(columns) * width * prod(extents[:count])
-    is_few = scheduled.is_transposed and size_of(columns) <= MAX_INTERLEAVED
-    if not is_few or not count or piece > line:
-        return scheduled, None
-    is_within = line % piece == 0 and scheduled.box.offsets[0] % piece == 0
-    ways = CACHE_WAYS if is_within else CACHE_WAYS // 2
-    pieces, apart = 1, PAGE_NBYTES
-    for k, node in enumerate(rows[count:], count):
-        apart = gcd(apart, node.strides[0] * bits // (BYTE_BITS * width))
-        steps = ways * PAGE_NBYTES // max(LINE_NBYTES, apart) // pieces
-        if 1 < steps < node.extent:
-            return scheduled, (node, steps)
-        if steps < node.extent:
-            # in the order of src
-            nodes = sorted(scheduled.box.nodes, key=lambda node: -abs(node.strides[0]))
-            box = scheduled.box._replace(nodes=tuple(nodes))
-            return scheduled._replace(box=box, rows=rows[:k]), None
-        pieces *= node.extent
-    return scheduled, None
 
 
 def rows_collide(rows: Iterable[int]) -> bool:

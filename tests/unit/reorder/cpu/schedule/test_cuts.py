@@ -461,25 +461,6 @@ def test_longer_pieces_of_interleaved_rows_are_not_cut_further(case: str) -> Non
     assert tile_boxes((box,), bits) == (select_kernel(box, bits),)
 
 
-@pytest.mark.parametrize(
-    ("case", "length"),
-    [
-        # pieces that share a set of the cache, two sets, all of them
-        ("bf16 BA8a8b2a ab 1024x1024", 8 * 8),
-        ("s8 ABcd8b8a2b cdba 256x256x3x3", 16 * 8),
-        ("bf16 BA8a8b2a ab 1008x1024", 128 * 8),
-    ],
-)
-def test_lines_that_are_read_in_pieces_stay_in_the_cache(case: str, length: int) -> None:
-    box, bits = _box(case)
-    tiles = tile_boxes((box,), bits)
-    assert sum(tile.box.size for tile in tiles) == box.size
-    assert {size_of(tile.rows) for tile in tiles} == {length}
-    # the next step of the loop around a call goes on in the same lines
-    strides = [[node.strides[0] for node in tile.outer] for tile in tiles]
-    assert all(each[-1] == min(each) for each in strides)
-
-
 @pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
 @pytest.mark.parametrize(
     ("case", "tiles"),
