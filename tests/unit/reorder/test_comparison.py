@@ -67,7 +67,8 @@ def test_numbers_differ_by_more_than_is_tolerated(
 
 def test_tolerances_are_numbers_of_any_width() -> None:
     a = np.ones(4, np.float32)
-    for kind in (np.float16, np.float32, np.longdouble, np.uint8):
+    kinds: list[Any] = [np.float16, np.float32, np.longdouble, np.uint8]
+    for kind in kinds:
         found = compare_values(a, a + 2, atol=kind(1), rtol=kind(1))
         assert (found.differing, compare_values(a, a + 2, atol=kind(1)).differing) == (0, 4)
 
