@@ -67,7 +67,7 @@ class Passed(NamedTuple):
 # Both markers are false: of a kind that was seen, and of one that always goes the long way.
 SEEN: tuple[()] = ()
 LONG: Literal[False] = False
-# By what a call says besides arrays, then by these: one of these, or a `KnownCall`.
+# By what a call says besides arrays, then by its arrays: a marker, or a `KnownCall`.
 known: dict[Any, dict[Any, Any]] = {}
 # By what a call says besides arrays: the one `KnownCall`, which is tried without asking for shapes,
 # as that takes a fifth of a small call; or all that is known, if there are several.
@@ -85,8 +85,8 @@ def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, Any] | None:
 
     `way` is what the call says besides arrays. It starts with what x is: the descriptor of a
     `Memory`, by `id`, or the class of anything else; and ends with the same of `out`, or the class
-    of None for a new result. The arguments are between them. The key is that and, of x and of
-    `out`, shape, strides and dtype.
+    of None for a new result. The arguments are between them. The key is that, and the shape,
+    strides and dtype of x and of `out`.
     """
     shown: list[Any] = []
     for kind, given in ((way[0], x), (way[-1], out)):
@@ -102,7 +102,7 @@ def key_of(way: tuple[Any, ...], x: Any, out: Any) -> tuple[Any, Any] | None:
 
 
 def known_at(key: tuple[Any, Any] | None) -> Any:
-    """Return what is known of the calls with a key; None if it is nothing."""
+    """Return what is known of the calls with a key; None if nothing is."""
     if key is None:
         return None
     way, shown = key

@@ -238,7 +238,7 @@ def _attr(
     for role, values in zip((f"{side}_scale", f"{side}_zero_point"), numbers, strict=True):
         if values is not None:
             given[role] = values
-            if _shape(values):  # a number is that of all elements
+            if _shape(values):  # a single number applies to all elements
                 given |= {f"{role}_mask": mask, f"{role}_groups": groups}
     return Attr(**given)
 
@@ -249,7 +249,7 @@ def _shape(values: Any) -> tuple[int, ...]:
 
 
 def _is_zero(values: Any) -> bool:
-    """Whether all zero points are 0. Those that are no numbers are not: `Attr` refuses them."""
+    """Whether all zero points are 0; false if they are not numbers, which `Attr` refuses."""
     try:
         held = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
@@ -279,7 +279,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         Of any type. A `Quantized` already carries the next four arguments; a record contains its
         scales and zero points. The codes of a weight in a checkpoint stand for the whole weight.
     scales, zero_points : array or number, optional
-        As `quantize` returns them; a number is that of all elements.
+        As `quantize` returns them; a single number applies to all elements.
     axis, groups, threads, queue
         As for `quantize`.
     dtype : DataType, str or numpy dtype, optional

@@ -121,7 +121,9 @@ class Operand:
         """Refuse ``FILE:NAME`` unless the file has a tensor of that name, which can be read."""
         tensors = container.entries
         if self.name in container.left_out:
-            raise MemdescError(f"{self.text!r} is one of those that are not read: {NOT_BYTES}")
+            raise MemdescError(
+                f"{self.text!r} is one of the tensors that are not read: {NOT_BYTES}"
+            )
         if self.name is not None and self.name not in tensors:
             shown = ", ".join([*tensors][:_SHOWN])
             raise MemdescError(

@@ -210,7 +210,7 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
 
 
 def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
-    """Return attributes with a product for the quotient, if no element of src then differs.
+    """Return attributes with a product for the quotient, if no value of src gives another result.
 
     The nearest integer to a product with an inverse is hardly ever another one.
     """

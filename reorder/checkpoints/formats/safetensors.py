@@ -295,8 +295,8 @@ def stem_of(names: Iterable[str], *, is_any: bool = True) -> str:
     """Return what the names of a model's files start with, without variants such as ``.fp16``.
 
     Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``). It
-    is ``model`` if the names start differently, or not as in transformers or diffusers and not
-    `is_any`.
+    is ``model`` if the names start differently or, unless `is_any`, not as transformers or
+    diffusers expects.
     """
     found = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
     stem = found.pop() if len(found) == 1 else _STEM

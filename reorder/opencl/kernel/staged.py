@@ -846,8 +846,8 @@ def _store_function(side: Side) -> Iterator[str]:
     yield "}"
 
 
-# Stores the bits of a mask. Work items that write the rest of a byte may be those of the same runs:
-# where these are all of the word, it is stored atomically. No other byte is touched.
+# Stores the bits of a mask, and touches no other byte. Another work item of the same runs may write
+# the rest of a byte, so a word that is all theirs is stored atomically.
 _STORED_PART = (
     "void store_part(__global uchar *to, uint word, uint mask, int is_inside) {",
     "    if (is_inside) {",
