@@ -43,7 +43,7 @@ _CACHES = ("l1", "l2", "l3")
 
 
 class AssumedMachine(NamedTuple):
-    """What the variable says of a machine; None for what it does not say."""
+    """What the variable says about a machine; None for what it does not say."""
 
     cores: int | None = None
     # bytes of the caches of a core, then of the one that all cores share; 0: there is none

@@ -77,7 +77,7 @@ class ValueComparison(NamedTuple):
     differing : int
         How many elements differ.
     worst : Difference or None
-        The element that differs most; of equals, the first.
+        The element that differs most, or the first of several that differ equally.
     first : tuple of Difference
         The first elements that differ, by logical index, up to the limit.
     by_dim : tuple of ndarray

@@ -60,7 +60,7 @@ def uninterrupted(function: Callable[[], _Result], *, here: bool = False) -> _Re
 
 
 def load_late(name: str) -> Callable[[], ModuleType]:
-    """Return a function that imports a module of ours once, with enough stack."""
+    """Return a function that imports one of our modules once, with enough stack."""
 
     def run() -> ModuleType:
         with importing_own:
@@ -107,7 +107,7 @@ def _on_new_thread(function: Callable[[], _Result]) -> _Result:
 
 
 def _wait(thread: threading.Thread, done: threading.Lock) -> None:
-    """Wait for a thread; what the handlers of signals raise meanwhile is raised afterwards.
+    """Wait for a thread; what signal handlers raise during the wait is raised afterwards.
 
     `Thread.join` would take a thread for ended after the first exception.
     """

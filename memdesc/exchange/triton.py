@@ -287,7 +287,7 @@ def _bits(number: int) -> list[int]:
 
 
 def _heads(columns: list[int]) -> list[int]:
-    """Return a bit of the offset for each column, each another one of its own bits.
+    """Return one of its own bits for each column, a different one for each.
 
     These are the highest bits if they differ: then all terms shift one way.
     """

@@ -442,7 +442,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         * ``codes`` (FP8): ``f8_e4m3`` or ``f8_e5m2``.
         * ``scale_inv`` (FP8): whether the tensor of scales is called ``weight_scale_inv``.
         * ``shape`` (``pack_quantized``): the type of ``weight_shape``, ``"s64"`` or ``"s32"``.
-        * ``dtype`` (``bnb_nf4`` and ``bnb_fp4``): of the weight before it was quantised.
+        * ``dtype`` (``bnb_nf4`` and ``bnb_fp4``): the type of the weight before it was quantised.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 * `formats`: a module for each format, and `entry`: tensors at rest, and what says what they hold
 * `files`: `save`, `load` and `open_checkpoint`; `writer`: an output that is whole or not there
-* `config`: what config.json says of the layers of a model, by one table for reading and writing
+* `config`: what config.json says about the layers of a model, by one table for reading and writing
 * `weights`: which tensors belong together, and what they are, once all sources agree; `Model`
 * `experts`: one tensor for the experts of a layer, or a tensor for each
 * `moves`: a change of one tensor or record, cut into pieces, and the tasks that run them

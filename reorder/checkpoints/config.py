@@ -466,7 +466,7 @@ def without_plain(method: str, section: Json, layers: Layers) -> dict[str, Any]:
 
 
 class Listed(NamedTuple):
-    """What a section says of the layers that it lists; nothing of those that stay floats.
+    """What a section says about the layers that it lists, but nothing about those that stay floats.
 
     In a list that is not exact, a name may be the first or the last words of the layer's
     (transformers 5.24, `should_convert_module`), and ``*`` stands for any letters.

@@ -154,7 +154,7 @@ def _written(desc: MemoryDesc, whole: MemoryDesc, system: str) -> tuple[str, ...
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each name; of one layout, a line for each system that can write it."""
+    """Return a line for each name; for one layout, a line for each system that can write it."""
     if "written" in facts:
         system = facts["system"].fact
         return lines(facts) if system is None else [*facts["written"].fact[system]]

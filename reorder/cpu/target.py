@@ -103,7 +103,7 @@ def _assumed(name: str) -> Processor:
 
 
 def _host() -> Processor:
-    """Return what LLVM says of this machine, or said earlier of one with the same description."""
+    """Return what LLVM says about this machine, or said about one with the same description."""
     described = _described()
     key = f"{described}\n{platform.machine()}\n{version_of('llvmlite')}"
     kept = kernel_files.read(_PROCESSOR, key) if described else None

@@ -331,7 +331,7 @@ class VerboseTensor(NamedTuple):
     Parameters
     ----------
     name : str
-        ``src``, ``wei``, ``bia``, ``dst``, ...; of several, ``src0``, ``src1``, ...
+        ``src``, ``wei``, ``bia``, ``dst``, ...; if there are several, ``src0``, ``src1``, ...
     text : str
         The descriptor as it was printed, without the name: ``f32:p:blocked:aBcd16b::f0``.
     dims : tuple of int

@@ -95,8 +95,8 @@ class DeviceMemory(Indexed):
     def __getitem__(self, key: Any) -> Any:
         """Wait for the data and read elements by their logical index, as `reorder.Memory` does.
 
-        The bytes from the first to the last of these elements are copied to the host; of an image,
-        all pixels.
+        The bytes from the first to the last of these elements are copied to the host; for an
+        image, all pixels.
         """
         if isinstance(self.desc, ImageDesc):
             return self.get()[key]

@@ -58,7 +58,7 @@ class DeviceOperand(NamedTuple):
 
     @property
     def desc(self) -> MemoryDesc:
-        """The descriptor; of an image, that of its dense linear buffer."""
+        """The descriptor; for an image, that of its dense linear buffer."""
         return self.spec.desc
 
 

@@ -179,7 +179,7 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     qtype : gguf.GGMLQuantizationType, int or str
         A type, its number in a file, or its name: any type that the package gguf 0.19 decodes.
     out : ndarray or torch tensor, optional
-        Where to write: of the result's shape, with any float type and strides.
+        Where to write: an array of the result's shape, with any float type and strides.
     threads : int, optional
         As for `reorder`.
 

@@ -100,7 +100,7 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
 
 
 def _stays(said: Sequence[Said], src: Desc, dst: RecordDesc, method: str) -> bool:
-    """Whether a section says of a new record what it says of the old one, in the same tensors."""
+    """Whether a section is as true of a new record as of the old one, in the same tensors."""
     if not isinstance(src, RecordDesc) or src.tensors.keys() != dst.tensors.keys():
         return False
     old, new = (dict(desc.options) for desc in (src, dst))

@@ -45,7 +45,7 @@ Desc = MemoryDesc | RecordDesc
 
 # the most bytes in the name of a tensor; real names have about a hundred
 MAX_NAME = 2**16 - 1
-# what messages say of tensors without an entry
+# what messages say about tensors without an entry
 NOT_BYTES = (
     "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
     "the like)"

@@ -415,7 +415,7 @@ class _EdgeTables:
 # Two to four rows interleaved into one, and one row split into two to four: whole vectors, as
 # c0 c1 c2 c0 c1 c2 ...
 
-# Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
+# Vectors are concatenated in powers of two: two or four; if there are three, the first is repeated.
 _COUNTS = _PAIR, _ODD, _QUAD = 2, 3, MAX_INTERLEAVED
 
 

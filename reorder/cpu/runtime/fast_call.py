@@ -66,7 +66,7 @@ class _ArrayCheck(NamedTuple):
     type: int
     # for tensors, the address of the function that exports one, or 0
     exporter: int
-    # the flags that must be set; of a tensor, those that must not be
+    # the flags that must be set; for a tensor, those that must not be
     flags: int
     # the address of the buffer is a multiple of this
     alignment: int

@@ -2,7 +2,7 @@
 
 This module is imported when such a function has no file yet; nothing else imports numba. Numba
 turns the function into LLVM's text, and all else is as for other kernels. What a function calls
-becomes part of it: other functions of ours, and intrinsics, with the types that their signatures
+becomes part of it: our other functions, and intrinsics, with the types that their signatures
 declare.
 
 Numba's own tables list what it can compile, and filling them takes as long as importing numba. So

@@ -87,7 +87,7 @@ class ThreadFields(NamedTuple):
     # the caller loads it with acquire
     turn: int
     # whether it sleeps, or is about to: 0 or 1. A thread that wakes the worker clears it by an
-    # exchange. A thread that reads it too early wakes nobody, and the others do that worker's part
+    # exchange. A thread that reads it too early does not wake it, and others do the worker's part
     asleep: int
     # address of the lock on which it sleeps: written before the thread starts, and so before the
     # thread stores `asleep`

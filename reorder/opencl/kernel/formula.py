@@ -135,7 +135,7 @@ class KernelFormula(Formula):
         return x / y
 
     def numbers(self, bound: BoundAttr) -> dict[str, int]:
-        """Return the parameters that are one number, by name; of floats the bits."""
+        """Return the parameters that are one number, by name; floats as their bits."""
         values, parameters = bound.by_role, {}
         for role in self.scalars:
             wide = DATA_TYPES[self.kind_of_role(role)].numpy

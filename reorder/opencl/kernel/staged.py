@@ -238,7 +238,7 @@ class Staged(Body):
         return loops
 
     def accesses(self, side: Side) -> int:
-        """Return how many vectors or pixels work items move: of rows transposed together, one."""
+        """Return how many vectors or pixels are moved; rows transposed together count as one."""
         return self.chunks(side) * prod(steps for _, steps, _ in self.rest(side))
 
     def first_indices(self, side: Side, work_items: int) -> list[list[tuple[int, int]]]:
@@ -692,7 +692,7 @@ class Staged(Body):
         """Return a vector of dst, read from local memory."""
         words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
         if self.is_gathered:
-            # of elements in the order of src
+            # elements are in the order of src
             pointer = f"(__local {integer_type(side.unit)} *)((__local uchar *)tile"
             places = (self._along(side, 0, k) for k in range(side.lanes))
             vector = words_of([f"(uint)*{pointer} + ({at}))" for at in places], side.bits)

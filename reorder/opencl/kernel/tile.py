@@ -388,8 +388,8 @@ _MAX_STEPS = 16
 
 # adjacent work items take a rectangle of this many columns and rows of the image
 _RECTANGLE = (4, 2)
-# Bytes of a run of the buffer and of the tile, and the work items of a group: of tiles that pack an
-# image, and of those that unpack one.
+# Bytes of a run of the buffer and of the tile, and the work items of a group, for tiles that pack
+# an image and for those that unpack one.
 _PACK, _UNPACK = (128, 4608, 128), (256, 9216, 256)
 
 
