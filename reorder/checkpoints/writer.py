@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.safetensors import shard_stem
+from reorder.checkpoints.formats.safetensors import shard_stem, stem_of
 from reorder.disk import NO_LINK, check_writable, errors_of, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function
@@ -202,7 +202,7 @@ class Writer:
         if os.path.lexists(target) and not self._overwrite:
             raise MemdescError(f"{str(target)!r} exists; it is only replaced with --overwrite")
         if not target.is_symlink():  # if it is a link, the link itself is replaced
-            _check_replaced(target, self.files)
+            _check_replaced(target, self.files, self.homes)
 
     def _finished(self, name: str) -> Path:
         """Return where a file is once it is finished."""
@@ -317,17 +317,19 @@ def _refuse(folder: Path, reason: str) -> NoReturn:
     )
 
 
-def _check_replaced(target: Path, written: Collection[str]) -> None:
+def _check_replaced(target: Path, written: Collection[str], homes: Mapping[str, str]) -> None:
     """Refuse to replace a folder whose files would be lost, or a mount point."""
     if target.is_mount():
         raise MemdescError(
             f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
         )
     lost: list[str] = []
+    # a copied file is a span with a zero byte before its name
+    own = stem_of(file for name, file in homes.items() if not name.startswith("\0"))
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if Path(folder, name).is_symlink()]
         held = (os.path.relpath(Path(folder, name), target) for name in (*names, *links))
-        lost += (name for name in held if name not in written and not shard_stem(name))
+        lost += (name for name in held if name not in written and not shard_stem(name, own))
     if lost:
         named = first_of(map(short_repr, sorted(lost)))
         raise MemdescError(

@@ -142,10 +142,10 @@ def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> list[
         elif name == f"{stem}{_WEIGHTS}":
             raise MemdescError(
                 f"{str(path)!r} is not a file of the checkpoint, whose index names other files, "
-                "but transformers loads it instead of these; move away the weights that are "
-                "wrong, or the index"
+                "but loaders take it instead of these; move away the weights that are wrong, or "
+                "the index"
             )
-        elif shard_stem(name):
+        elif shard_stem(name, stem):
             why = "they are not part of the model that was read"
         elif is_changed and _SAME.fullmatch(path.name):
             why = "their weights are not converted"

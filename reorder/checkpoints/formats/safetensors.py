@@ -284,11 +284,15 @@ def _weight_map(text: bytes) -> dict[str, str]:
     raise MemdescError("it has no 'weight_map' from names of tensors to files")
 
 
-def shard_stem(name: str) -> str | None:
-    """Return what the name of a file that `plan_shards` gives starts with; None for others."""
+def shard_stem(name: str, own: str = _STEM) -> str | None:
+    """Return what the name of a file of a model starts with; None for other files.
+
+    It is what transformers or diffusers look for, or what the names of a model's `own` files start
+    with.
+    """
     numbered = _NUMBERED.fullmatch(name)
     stem = numbered[1] if numbered else name.removesuffix(INDEX_ENDING).removesuffix(_ENDING)
-    return stem if stem in _STEMS and stem != name else None
+    return stem if stem in (*_STEMS, own) and stem != name else None
 
 
 def stem_of(names: Iterable[str], *, is_any: bool = True) -> str:

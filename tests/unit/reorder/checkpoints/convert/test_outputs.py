@@ -123,8 +123,14 @@ def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     parts = {f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)}
     others = {"adapter_config.json", f"{stem}.safetensors.index.json"}
     assert {path.name for path in many.iterdir()} == parts | others
-    convert(many, again, "f16", options=ConvertOptions(shard_bytes=1 << 20))
+    lost = f"{stem}-00001-of-00003.safetensors"
+    settings = ConvertOptions(shard_bytes=1 << 20)
+    said = convert(_made(many, {lost: {"c": _X}}), again, "f16", options=settings).warnings
+    assert f"left out, because they are not part of the model that was read: {lost}" in said
     assert {path.name for path in again.iterdir()} == {one, "adapter_config.json"}
+    # shards of other counts may be replaced
+    convert(source, many, "bf16", options=ConvertOptions(overwrite=True))
+    assert {path.name for path in many.iterdir()} == {one, "adapter_config.json"}
 
 
 def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> None:
