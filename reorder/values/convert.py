@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
-from reorder.values.attr import Attr
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -30,7 +29,7 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
+    from memdesc import DataType
     from reorder.values.binding import BoundAttr
 
 _WIDE = FLOATS["f64"]
@@ -209,28 +208,28 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
     return codes | (signs if form.has_negative_zero else np.where(codes == 0, 0, signs))
 
 
-def without_quotient(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
-    """Return attributes with a product for the quotient, if no value of src gives another result.
+def without_quotient(bound: BoundAttr, src: DataType, dst: DataType) -> BoundAttr:
+    """Return parameters with a product for the quotient, if no value of src gives another result.
 
     The nearest integer to a product with an inverse is hardly ever another one.
     """
-    one, form = src.dtype, INTEGERS.get(dst.dtype.name)
-    is_narrow = one.name in FLOATS and max(one.bits, dst.dtype.bits) <= _MAX_TRIED
-    if attr is None or attr.beta or form is None or not is_narrow or dst.extra is not None:
-        return attr
-    given = {of.role: np.float32(of.values.reshape(-1)[0]) for of in attr.parameters}
-    if "dst_scale" not in given or any(of.values.size > 1 for of in attr.parameters):
-        return attr
-    x, point = _values_of(one), given.get("dst_zero_point", np.float32(0))
+    values, form = bound.by_role, INTEGERS.get(dst.name)
+    is_narrow = src.name in FLOATS and max(src.bits, dst.bits) <= _MAX_TRIED
+    if "dst_scale" not in values or form is None or not is_narrow or bound.beta or bound.varying:
+        return bound
+    given = {role: np.float32(of[0]) for role, of in values.items()}
+    x, point = _values_of(src), given.get("dst_zero_point", np.float32(0))
     scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
     with np.errstate(all="ignore"):
-        scaled = scale * x / divisor, scale / divisor * x
+        factor = scale / divisor
+        scaled = scale * x / divisor, factor * x
         wanted, found = (np.clip(np.rint(of + point), *form) for of in scaled)
-        factor = float(scale / divisor)
     if not factor or not np.array_equal(wanted, found):
-        return attr
-    points = (of.values for of in attr.parameters if of.role == "dst_zero_point")
-    return Attr(src_scale=factor, dst_zero_point=next(points, 0))
+        return bound
+    *_, quotient = (of for of in bound.operands if of.role == "dst_scale")
+    product = quotient._replace(role="src_scale", values=np.array([factor], np.float64))
+    points = (of for of in bound.operands if of.role == "dst_zero_point")
+    return bound._replace(operands=(product, *points))
 
 
 @cache

@@ -78,6 +78,23 @@ def test_quotients_are_products_where_no_half_becomes_another_integer(
     assert ("dst_scale" not in text) is is_product
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dst_scale": np.ones(1) / 2, "dst_scale_mask": 2}, "mask 2 over dims (4, 3) needs 3"),
+        ({"dst_scale": np.ones(1) / 2, "dst_scale_mask": 64}, "dst_scale_mask 64 names g (dim 6)"),
+        ({"src_scale": np.ones(1) / 2, "src_scale_mask": 1}, "mask 1 over dims (4, 3) needs 4"),
+        ({"dst_zero_point": np.ones(1, int), "dst_zero_point_mask": 2}, "over dims (4, 3) needs 3"),
+        ({"src_zero_point": 3}, "src_zero_point is for integers, but src is f16"),
+        ({"src_scale": 1e40}, "src_scale 1e+40 is 0 or infinite in f32"),
+    ],
+)
+def test_parameters_beside_a_quotient_are_checked(given: dict[str, Any], message: str) -> None:
+    src, dst = (memory_desc((4, 3), name, "ab") for name in ("f16", "s8"))
+    with refused(message):
+        opencl.kernel_texts(src, dst, Attr(**{"dst_scale": 0.25} | given))
+
+
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
     unknown = (RUNTIME, 6)
     plan = plan_runtime(runtime_desc(unknown, "f32", "ab"), runtime_desc(unknown, "s8", "aB4b"))

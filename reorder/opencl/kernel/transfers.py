@@ -18,7 +18,7 @@ from reorder.opencl.kernel import direct, rows, tile
 from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.formula import KernelFormula
 from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
-from reorder.opencl.kernel.placement import ImageShape, place_box
+from reorder.opencl.kernel.placement import ImageShape, Nest, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
 from reorder.plan.passes import pack_elements, src_and_dst
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
+    from reorder.values.binding import BoundAttr
 
+_NOTHING = Nest((), (), ())
 _RG = 2  # lanes of pixels that only the runtime copies
 # The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
@@ -140,15 +142,16 @@ def _transfer(
     src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None
 ) -> Transfer | None:
     """Return one transfer; None if there is an image and boxes do not move whole pixels."""
-    attr = without_quotient(attr, src.desc, dst.desc)
     plan = plan_reorder(src.desc, dst.desc, attr)
+    bound = without_quotient(plan.bound_attr, src.desc.dtype, dst.desc.dtype)
     has_image = src.image is not None or dst.image is not None
-    conversion = _conversion(src, dst, plan, device)
-    numbers = conversion.numbers(plan.bound_attr)
+    conversion = _conversion(src, dst, plan, bound, device)
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
+    accesses, numbers = (src.access, dst.access), conversion.numbers(bound)
+    task = KernelTask(_NOTHING, accesses, device, conversion, numbers, plan.converts)
     moves = conversion.is_move and not has_image
-    whole = _whole(plan, (src, dst), device, conversion)
+    whole = _whole(plan, (src, dst), task)
     launches = [*whole]
     for box in () if whole else plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
@@ -159,18 +162,13 @@ def _transfer(
         if placed is None:
             return None
         for nest in placed:
-            task = KernelTask(nest, (src.access, dst.access), device)
-            task = task._replace(conversion=conversion, numbers=numbers, converts=plan.converts)
-            launches += _lower(task)
+            launches += _lower(task._replace(nest=nest))
     launches += lower_sums(dst.desc, device.max_work_items)
-    return Transfer(tuple(launches), dst, None, conversion.buffers(plan.bound_attr))
+    return Transfer(tuple(launches), dst, None, conversion.buffers(bound))
 
 
 def _whole(
-    plan: ReorderPlan,
-    operands: tuple[OperandSpec, OperandSpec],
-    device: DeviceTraits,
-    conversion: KernelFormula,
+    plan: ReorderPlan, operands: tuple[OperandSpec, OperandSpec], task: KernelTask
 ) -> tuple[Launch, ...]:
     """Return the launch of tiles that are partly padding, instead of one for each box."""
     src, dst = operands
@@ -182,12 +180,12 @@ def _whole(
     if has_image and is_padded != (dst.image is not None):
         # only the image may have padding
         return ()
-    is_wide = is_padded and not has_image and _packed(plan.boxes[0], dst, device)[1] != bits
+    is_wide = is_padded and not has_image and _packed(plan.boxes[0], dst, task.device)[1] != bits
     if is_wide or not (has_image or plan.boxes[1:]):
         return ()
-    formula = None if conversion.is_move and bits >= BYTE_BITS and not has_image else conversion
+    if not plan.converts and bits >= BYTE_BITS and not has_image:
+        task = task._replace(conversion=None)
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
-    numbers = conversion.numbers(plan.bound_attr) | {"src_end": end}
     one, other = layouts if is_padded else layouts[::-1]
     found = whole_box(one, other, *plan.bound_attr.varying)
     if found is None or (has_image and not found[1]):
@@ -200,8 +198,8 @@ def _whole(
     nests = place_box(box, images)
     if nests is None or len(nests) > 1:
         return ()
-    nest = nests[0]._replace(sizes=sizes)
-    task = KernelTask(nest, (src.access, dst.access), device, formula, numbers, plan.converts)
+    nest, numbers = nests[0]._replace(sizes=sizes), {**task.numbers, "src_end": end}
+    task = task._replace(nest=nest, numbers=numbers)
     if has_image:
         return tile.try_lower_pixels(task)
     return (tile.try_lower if is_padded else tile.try_lower_joined)(task)
@@ -232,12 +230,12 @@ def _copied_pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
 
 
 def _conversion(
-    src: OperandSpec, dst: OperandSpec, plan: ReorderPlan, device: DeviceTraits
+    src: OperandSpec, dst: OperandSpec, plan: ReorderPlan, bound: BoundAttr, device: DeviceTraits
 ) -> KernelFormula:
     """Return what the elements of a plan are computed with; images of f16 are read as f32."""
     reads_floats = src.image is not None and src.desc.dtype.name == "f16"
     name = "f32" if reads_floats else src.desc.dtype.name
-    made = KernelFormula.on_device(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
+    made = KernelFormula.on_device(name, dst.desc.dtype.name, bound, device.floats)
     return replace(
         made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",
