@@ -31,6 +31,7 @@ from reorder.records.decode import dequantize_record
 from reorder.records.numbers import code_range, is_integer_number, load_bits, number_values
 from reorder.records.record import first_index
 from reorder.values.attr import Attr
+from reorder.values.binding import bind
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -238,14 +239,16 @@ def _wanted(src: Desc, dst: MemoryDesc, attr: Attr | None, read: Bytes) -> NDArr
     given: dict[str, Any] = {"saturate": False}
     wide = next((name for bits, name in _WIDE_INTEGERS if dst.dtype.bits < bits), None)
     if wide is None or dst.dtype.name not in INTEGERS:
-        # zero points go with integers
+        # zero points go with integers; they are added below
         role = "dst_zero_point"
         given |= {role: 0, f"{role}_mask": None, f"{role}_groups": ()}
         # f64 does not hold all integers of 64 bits
         is_u64 = src.dtype.name == "u64" and dst.dtype.name in INTEGERS
         wide = "u64" if is_u64 and not (attr and attr.parameters) else "f64"
-    x, attr = _memory_of(src, read), replace(attr or Attr(), **given)
-    numbers: NDArray[Any] = reorder(x, memory_desc(dst.dims, wide), attr=attr, threads=1).numpy()
+    x, own = _memory_of(src, read), replace(attr or Attr(), **given)
+    numbers: NDArray[Any] = reorder(x, memory_desc(dst.dims, wide), attr=own, threads=1).numpy()
+    if wide == "f64":
+        numbers = numbers + bind(attr, src, dst).arrays(numbers.dtype).get("dst_zero_point", 0.0)
     return numbers
 
 

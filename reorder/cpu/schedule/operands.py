@@ -119,7 +119,7 @@ def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int
     """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand..
+    operand.
     """
     rows = rows_in_place(nodes, sides)
     grouped = _grouped_rows(nodes, sides)

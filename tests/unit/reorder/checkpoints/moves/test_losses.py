@@ -38,6 +38,8 @@ def _lost(numbers: list[Any], src: str, dst: str, attr: Attr) -> Lost:
         ("f64", "s8", _PLAIN, [127.4, -128.5], [127.5, np.inf]),
         ("f32", "s32", Attr(dst_zero_point=99), [2.0**31 - 128], [2.0**31, 3e9]),
         ("f32", "s32", Attr(dst_zero_point=199), [2.0**31 - 256], [2.0**31 - 128]),
+        ("f64", "u64", Attr(dst_zero_point=10), [-10.5, 2.0**64 - 4096], [-10.51, 2.0**64]),
+        ("f64", "s64", Attr(dst_zero_point=4096), [2.0**63 - 8192], [2.0**63 - 4096]),
         ("f64", "e8m0", _SATURATES, [2.0**127, 0.0], [2.0**128, -1e300, np.inf]),
         ("f64", "f16", _SATURATES, [65504, -65504], [65505, -np.inf]),
     ],
