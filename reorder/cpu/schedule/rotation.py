@@ -49,6 +49,9 @@ from reorder.plan.passes import moved, split_node, zeros_of
 # The boxes of the first head and the last end may have one in this many elements, because their
 # lines are written in part. In the caches, an element that is moved alone counts as several.
 _LEAST_SHARE, _ALONE = 16, 8
+# In rows of up to this many lines, reading lost lines of heads again costs more than whole lines
+# of dst save.
+_FEW_LINES = 3
 
 
 def rotate(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
@@ -96,12 +99,14 @@ class _Rotation(NamedTuple):
         return LINE_BITS // self.scheduled.bits
 
     def loses_lines(self) -> bool:
-        """Whether rows are a line of which the first-level cache does not hold all of src.
+        """Whether rows have few lines, and the first-level cache does not hold their lines of src.
 
         In rotated rows, each load of a head crosses the end of a line, which the next load shares.
+        Loads of bytes share lines anyway.
         """
-        rows = self.scheduled.rows
-        return size_of(rows) == self.line and rows_collide(self._table(rows[-1].extent))
+        rows, bits = self.scheduled.rows, self.scheduled.bits
+        is_short = size_of(rows) <= _FEW_LINES * self.line and bits > BYTE_BITS
+        return is_short and rows_collide(self._table(rows[-1].extent))
 
     def last_pieces(self) -> list[int]:
         """Return the steps of the outermost loop that the last piece of rows may have, best first.

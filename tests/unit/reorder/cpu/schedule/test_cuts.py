@@ -325,10 +325,13 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
     [
         ("f32 ab ba 64x64", 0, {"streams"}),
         ("f32 ab ba 63x64", 4, set()),
-        # rows of a line: the first-level cache does not hold one of src for each
+        # rows of few lines: the first-level cache does not hold all that they read of src
         ("f32 ab ba 16x4096", 4, {"streams"}),
         ("f32 ab ba 16x4112", 4, {"streams", "caches"}),
-        ("f32 ab ba 32x4096", 4, {"streams", "caches"}),
+        ("f32 ab ba 48x4096", 4, {"streams"}),
+        ("f32 ab ba 64x4096", 4, {"streams", "caches"}),
+        ("bf16 ab ba 64x2048", 4, {"streams"}),
+        ("s8 ab ba 64x1024", 4, {"streams", "caches"}),
         # one in 128, and in 64, elements would move alone
         ("f32 abc acb 256x16x128", 4, {"streams", "caches"}),
         ("f32 abc acb 256x16x64", 4, {"streams"}),
