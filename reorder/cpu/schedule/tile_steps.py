@@ -287,9 +287,9 @@ class _StepWriter:
 
         The first stage of a tile prefetches the tile that follows, unless the data fit into the
         thread's share of the caches. The model: a core can wait for few lines at once, and its
-        prefetchers follow few rows. They start to follow rows that are read or prefetched one after
-        another, and either costs time; so one line of each row is prefetched, then the next line of
-        each.
+        prefetchers follow few rows. They start to follow each row that is read or prefetched as a
+        whole before the next one, which costs time; so one line of each row is prefetched, then the
+        next line of each.
         """
         has_stage = any(isinstance(step.interpreter, StageTypes) for step in self.steps)
         if not self.config.streams_rows or has_stage:
