@@ -89,8 +89,8 @@ class _LegalDtype(NamedTuple):
 class _CallCheck(NamedTuple):
     """The job, requirements on both arrays, and what a call needs of Python's C API."""
 
-    # address of a table with the address of the job for each place of dst in its cache line. If
-    # that is 0, the call does nothing, and the slow path may prepare the job of that place
+    # address of a table with the address of the job for each place of dst in its cache line. If an
+    # entry is 0, the call does nothing, and the slow path may prepare the job of that place
     jobs: int
     # addresses of PyEval_SaveThread, which releases the GIL, or 0 to keep it; of
     # PyEval_RestoreThread, Py_IncRef and PyErr_Clear
