@@ -404,20 +404,24 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         if isinstance(change, Quantize):
             facts, roles = {"axis": change.axes, "groups": change.groups}, [*change.scales]
             sizes = [change.scales["scales"].dims[dim] for dim in change.axes]
-        targets = {ONLY: stored_layout(name, dst)}
+        targets = {ONLY: _stored(entry, name, dst)}
         for role in roles:
             desc = memory_desc(sizes or (1,), _SCALES if role == "scales" else "s32")
             targets[role] = stored_layout(f"{name}{QUANTIZED[role]}", desc)
         targets = joined_tensors(name, {"quantized": facts}, targets)
     else:
         is_packed = src.dtype == dst.dtype and entry.dtype in DATA_TYPES
-        target = stored_layout(name, dst, entry.dtype if is_packed else None)
-        if not entry.shape and target.shape == (1,):  # the dims of a scalar's descriptor
-            target = target._replace(shape=())
+        target = _stored(entry, name, dst, entry.dtype if is_packed else None)
         if change == Reorder(src, src):
             return copied_step(entry, target, rule)
         targets = {ONLY: target}
     return Step(entry.name, {ONLY: entry}, targets, change, rule, constants=constants)
+
+
+def _stored(entry: Entry, name: str, dst: MemoryDesc, words: str | None = None) -> Tensor:
+    """Return how what an entry becomes is stored; a scalar has a descriptor of dims (1,)."""
+    target = stored_layout(name, dst, words)
+    return target if entry.shape or target.shape != (1,) else target._replace(shape=())
 
 
 def _takes_floats(dst: FormatName) -> bool:

@@ -256,6 +256,17 @@ def test_scalars_stay_scalars(tmp_path: Path, rules: list[str], to: str | None) 
     assert (found["s"].shape, found["v"].shape) == ((), (1,))
 
 
+def test_scalars_stay_scalars_beside_their_scales(tmp_path: Path) -> None:
+    source, out = tmp_path / "x.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, {"s": np.full((), 2.5, np.float32)})
+    for rule in ("s: plain, s8, scale=0.5", "s: plain, u4, scales=all"):
+        found = converted(source, out, rule)
+        assert (found["s"].shape, found["s_scale"].shape) == ((), (1,))
+        held = reorder.load(out, reorder.Quantized)
+        assert reorder.dequantize(held).numpy() == 2.5
+        out.unlink()
+
+
 @pytest.mark.parametrize(
     "rule", ["w: plain, holds=bf16", "w: ba, holds=bf16", "w: f32, holds=bf16"]
 )
