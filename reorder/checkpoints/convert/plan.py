@@ -561,7 +561,8 @@ def _element_type(name: str, given: DataType) -> DataType:
 def _dims_of_shape(entry: Entry, name: str, bits: int) -> tuple[int, ...]:
     """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
     shape = entry.shape
-    word = BYTE_BITS * entry.nbytes // max(prod(shape), 1)
+    known = DATA_TYPES.get(entry.dtype)
+    word = known.bits if known else BYTE_BITS * entry.nbytes // max(prod(shape), 1)
     if bits < word:
         raise MemdescError(
             f"{name} has {word // bits} elements in a word of {entry.dtype}; give its dims="

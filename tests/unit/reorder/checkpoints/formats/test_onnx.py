@@ -65,6 +65,16 @@ def test_initializers_are_read_in_place(tmp_path: Path) -> None:
     assert found.metadata == {"author": "me"}
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_rule_says_how_an_odd_number_of_4_bit_elements_is_stored(
+    tmp_path: Path, count: int
+) -> None:
+    data = b"\x21\x03"[: -(-count // 2)]
+    path = _model(tmp_path / "x.onnx", _initializer("u4", 21, (count,), _raw(data)))
+    reorder.convert(path, tmp_path / "y.safetensors", map=["u4: plain -> a"])
+    assert reorder.load(tmp_path / "y.safetensors").desc == memory_desc((count,), "u4")
+
+
 def test_an_empty_file_of_external_data_is_mapped(tmp_path: Path) -> None:
     (tmp_path / "w.bin").touch()
     path = _model(tmp_path / "x.onnx", _initializer("a", 1, (0, 3), _external(location="w.bin")))
