@@ -125,24 +125,24 @@ def differences(
     ('the halves of dim 0 are swapped',)
     """
     left, right, unread = contents_of(model, reference)
-    found: dict[str, Differing] = {}
+    differing: dict[str, Differing] = {}
 
     def is_wanted(content: Content) -> bool:
         return names is None or content.name in names
 
     for pair in compare_contents(left, right, is_wanted=is_wanted):
         if not pair.is_equal:
-            found[pair.name] = Differing(pair.said, pair.causes)
-    for one, other, problem in (
+            differing[pair.name] = Differing(pair.said, pair.causes)
+    for side, opposite, problem in (
         (right, left, "are in the reference only"),
         (left, right, "are not in the reference"),
     ):
-        alone = (one[name] for name in one if name not in other)
-        found |= {each.name: Differing(problem) for each in alone if is_wanted(each)}
+        alone = (side[name] for name in side if name not in opposite)
+        differing |= {content.name: Differing(problem) for content in alone if is_wanted(content)}
     for name, why in unread.items():
         if names is None or name in names:
-            found[name] = Differing(f"cannot be compared: {why}")
-    return found
+            differing[name] = Differing(f"cannot be compared: {why}")
+    return differing
 
 
 class Content(NamedTuple):
@@ -197,10 +197,10 @@ def contents_of(
     """Return what two checkpoints have by name, and why some tensors cannot be compared."""
     models = [read_model(as_path(path), mmap=True) for path in (model, reference)]
     # if only one side says what words mean, words of the same name are compared as codes
-    weights = (each for found in models for each in found.weights if not each.tensors)
-    unknown = {name for each in weights for name in each.names}
-    left, right = (dict(_contents(each, unknown)) for each in models)
-    unread = sorted({name for each in models for name in each.container.left_out})
+    weights = (weight for model in models for weight in model.weights if not weight.tensors)
+    unknown = {name for weight in weights for name in weight.names}
+    left, right = (dict(_contents(model, unknown)) for model in models)
+    unread = sorted({name for model in models for name in model.container.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
 
 
@@ -211,11 +211,11 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
     for name, entry in entries.items():
         weight = weights.get(name)
         if weight is None or not unknown.isdisjoint(weight.names):
-            missing = tuple(each for each in weight.names if each != name) if weight else ()
+            missing = tuple(tensor for tensor in weight.names if tensor != name) if weight else ()
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
             what, numbers = entry.dtype + codes, partial(_numbers_of, entry)
             desc, known = (weight.desc, weight.tensors) if weight else (None, {})
-            roles = [role for role, each in known.items() if each is entry]
+            roles = [role for role, tensor in known.items() if tensor is entry]
             part = (desc, roles[0]) if desc and roles else None
             yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part)
             continue
@@ -260,7 +260,7 @@ def compare_contents(
 
 def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance: Any) -> Pair:
     """Compare two contents by their bytes, then by their numbers."""
-    words = [{role: (x.dtype, x.shape) for role, x in each.tensors.items()} for each in (a, b)]
+    words = [{role: (x.dtype, x.shape) for role, x in side.tensors.items()} for side in (a, b)]
     is_same = bool(a.tensors) and words[0] == words[1]
     is_same = is_same and all(
         _is_equal_bytes(x.read(), b.tensors[role].read()) for role, x in a.tensors.items()
@@ -268,15 +268,15 @@ def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance:
     if is_same and a.desc is not None and a.desc == b.desc:
         return Pair(a.name, a, b, is_equal=True)
     try:
-        one, other = a.numbers(), b.numbers()
-        turned = _in_order_of(one, a.desc, other, b.desc)
+        ours, theirs = a.numbers(), b.numbers()
+        turned = _in_order_of(ours, a.desc, theirs, b.desc)
         if as_in_models is not None and len(turned) > 1:
             turned = [turned[as_in_models]]
-        compared = (compare_values(one, each, limit=0, **tolerance) for each in turned)
-        found = min(compared, key=lambda each: each.differing)
+        compared = (compare_values(ours, view, limit=0, **tolerance) for view in turned)
+        closest = min(compared, key=lambda comparison: comparison.differing)
     except MemdescError as error:
         return Pair(a.name, a, b, is_equal=is_same, problem=str(error))
-    return Pair(a.name, a, b, found.is_equal, found)
+    return Pair(a.name, a, b, closest.is_equal, closest)
 
 
 def _are_as_in_models(pairs: Iterable[tuple[Desc | None, Desc | None]]) -> bool | None:
@@ -313,7 +313,7 @@ def _in_order_of(
         Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
         for order in dict.fromkeys(orders)
     ]
-    return [each for each in turned if each.desc.dims == wanted.desc.dims] or turned[:1]
+    return [view for view in turned if view.desc.dims == wanted.desc.dims] or turned[:1]
 
 
 def _parts(ours: Content, theirs: Content) -> list[_Part]:
@@ -343,7 +343,7 @@ def _parts(ours: Content, theirs: Content) -> list[_Part]:
         own = held
     if held != own:
         memory = reorder(memory, own.with_extra(None))
-    domains = [each.domain for each in memory.desc.names() if each.vocabulary == "weights"]
+    domains = [name.domain for name in memory.desc.names() if name.vocabulary == "weights"]
     is_scale = any("scales" in domain for domain in domains)
     groups = (1,) * memory.desc.ndims
     return [_Part(found[ONE], memory.data, memory.desc, groups, is_scale=is_scale)]
@@ -351,11 +351,11 @@ def _parts(ours: Content, theirs: Content) -> list[_Part]:
 
 def _by_bytes(items: Iterable[Content]) -> _Places:
     """Return the tensors of the reference by their first bytes, to find moved or renamed ones."""
-    found: _Places = {}
+    places: _Places = {}
     for item in items:
         for role, data in item.data.items():
-            found.setdefault(_key(item, role, data), []).append((item.tensors[role].name, data))
-    return found
+            places.setdefault(_key(item, role, data), []).append((item.tensors[role].name, data))
+    return places
 
 
 def _places_of(ours: Content, theirs: Content, places: _Places) -> tuple[str, ...]:
@@ -411,11 +411,11 @@ class _Part:
         return _elements(self.found, self.desc)
 
 
-def _is_equal_bytes(one: Bytes, other: Bytes) -> bool:
+def _is_equal_bytes(left: Bytes, right: Bytes) -> bool:
     """Whether two buffers hold the same bytes; compared piece by piece."""
-    return len(one) == len(other) and all(
-        np.array_equal(one[at : at + _PIECE], other[at : at + _PIECE])
-        for at in range(0, len(one), _PIECE)
+    return len(left) == len(right) and all(
+        np.array_equal(left[at : at + _PIECE], right[at : at + _PIECE])
+        for at in range(0, len(left), _PIECE)
     )
 
 
@@ -488,7 +488,7 @@ def _causes(parts: list[_Part]) -> Iterator[tuple[str, Callable[[_Part], bool]]]
         yield f"dims {pair[0]} and {pair[1]} are transposed", partial(_is_transposed, pair)
     for dim, extent in extents.items():
         divisors = (k for k in range(1, isqrt(extent) + 1) if not extent % k)
-        sizes = {each for k in divisors for each in (k, extent // k) if not each % 2}
+        sizes = {size for k in divisors for size in (k, extent // k) if not size % 2}
         for size in sorted(sizes, reverse=True):
             of = f"dim {dim}" if size == extent else f"each {size} along dim {dim}"
             # two rows are in one order only
@@ -497,8 +497,8 @@ def _causes(parts: list[_Part]) -> Iterator[tuple[str, Callable[[_Part], bool]]]
     for word in _WORDS:
         if word > 1:
             yield f"the bytes of each {word} are reversed", partial(_is_reversed, word, 0)
-        each = f"{word} bytes" if word > 1 else "byte"
-        yield f"the nibbles of each {each} are reversed", partial(_is_reversed, word, 4)
+        unit = f"{word} bytes" if word > 1 else "byte"
+        yield f"the nibbles of each {unit} are reversed", partial(_is_reversed, word, 4)
 
 
 def _pieces(count: int, nbytes: int, first: int = _FIRST) -> Iterator[slice]:
@@ -519,7 +519,7 @@ def _is_in_order(dim: int, size: int, text: str, part: _Part) -> bool:
     if count < 2 or extent % count or (group > 1 and (text != _SWAPPED or size % (2 * group))):  # noqa: PLR2004
         return False
     at = (np.arange(0, extent, count)[:, None] + _ORDERS[text](np.arange(count))).reshape(-1)
-    found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
+    found, wanted = (np.moveaxis(array, dim, 0) for array in (part.elements, part.expected))
     pieces = _pieces(extent, max(1, found[:1].nbytes), 1)
     return all(np.array_equal(found[rows], wanted[at[rows]]) for rows in pieces)
 
@@ -617,14 +617,14 @@ def _like(
 ) -> MemoryDesc | None:
     """Return the layout of the same name for other dims; None if none or several take `nbytes`."""
     if desc.dims == dims:
-        found = {desc}
+        layouts = {desc}
     elif _is_row_major(desc):
-        found = {memory_desc(dims, desc.dtype)}
+        layouts = {memory_desc(dims, desc.dtype)}
     else:
-        found = set()
+        layouts = set()
         for name in desc.names():
             with suppress(MemdescError):
-                found.add(memory_desc(dims, desc.dtype, name.text))
+                layouts.add(memory_desc(dims, desc.dtype, name.text))
     # a dim of size 1 can be anywhere in memory: names that differ there say nothing about others
-    fitting = [each for each in found if each.nbytes == nbytes]
+    fitting = [layout for layout in layouts if layout.nbytes == nbytes]
     return fitting[0] if len(fitting) == 1 else None

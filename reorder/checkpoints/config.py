@@ -142,21 +142,21 @@ def _options(words: Iterable[str]) -> Json:
 @lru_cache(maxsize=256)
 def _values(form: str) -> tuple[tuple[Any, Json], ...]:
     """Return the values in JSON that a key may have, and the options that each means."""
-    parts = (each.partition(":") for each in form.split("|") if each[0] not in "<[")
-    return tuple((_json(value), _options([option] if option else [])) for value, _, option in parts)
+    words = (word.partition(":") for word in form.split("|") if word[0] not in "<[")
+    return tuple((_json(value), _options([option] if option else [])) for value, _, option in words)
 
 
 def _named(form: str) -> list[str]:
     """Return the options that a positive integer, or a list of two sizes, stands for."""
-    found = re.search(r"[<\[](.*)[>\]]", form)
-    return found[1].split(",") if found else []
+    match = re.search(r"[<\[](.*)[>\]]", form)
+    return match[1].split(",") if match else []
 
 
 def _read(form: str, value: Any) -> Json | None:
     """Return the options that the value of a key means; None if the key may not have it."""
-    for each, options in _values(form):
+    for choice, options in _values(form):
         # programs write words such as GEMM in upper or lower case
-        if type(each) is type(value) and str(each).casefold() == str(value).casefold():
+        if type(choice) is type(value) and str(choice).casefold() == str(value).casefold():
             return options
     # a key that says what a scheme is like, not which it is: the tensors show what null leaves open
     if value is None and "[" not in form and ("<" in form or ":" in form):
@@ -167,8 +167,8 @@ def _read(form: str, value: Any) -> Json | None:
     is_list = isinstance(value, list) and [*map(type, value)] == [int, int]
     if "[" not in form or not is_list or min(value) <= 0:
         return None
-    one, other = value
-    both = value if len(names) > 1 else [one if one == other else f"{one}x{other}"]
+    rows, columns = value
+    both = value if len(names) > 1 else [rows if rows == columns else f"{rows}x{columns}"]
     return dict(zip(names, both, strict=True))
 
 
@@ -179,8 +179,8 @@ def _written(form: str, options: Json) -> Any:
         return options.get(names[0])
     if len(names) == 1:
         return [*block_sizes(names[0], options.get(names[0], _BLOCK))]
-    fitting = [each for each, meant in _values(form) if meant.items() <= options.items()]
-    return [options[each] for each in names] or [*fitting, _values(form)[0][0]][0]
+    fitting = [choice for choice, meant in _values(form) if meant.items() <= options.items()]
+    return [options[option] for option in names] or [*fitting, _values(form)[0][0]][0]
 
 
 class Row(NamedTuple):
@@ -215,13 +215,13 @@ class Row(NamedTuple):
         options = dict(self.implied)
         for key, form in self.form.items():
             value = section.get(key)
-            found = _read(form, value)
-            if found is None:
+            meant = _read(form, value)
+            if meant is None:
                 shown = f"{key} is {'missing' if value is None else short_repr(value)}"
-                words = ("null" if each is None else str(each) for each, _ in _values(form))
+                words = ("null" if choice is None else str(choice) for choice, _ in _values(form))
                 numbers = {"<": "a positive integer", "[": "two positive integers"}
                 return shown, numbers.get(form[0], " or ".join(words))
-            options |= found
+            options |= meant
         return options
 
 
@@ -284,9 +284,9 @@ class Layers(NamedTuple):
             return [*names]
         others = {*self.plain, *self.quantised} - {*names}
         taken = {end for name in others for end in _ends_of(name)}
-        found = (next((end for end in _ends_of(x) if end not in taken), "") for x in names)
+        ends = (next((end for end in _ends_of(x) if end not in taken), "") for x in names)
         escape = re.escape if form.startswith(_PATTERN) else str
-        return [*dict.fromkeys((*names, *(form.format(escape(end)) for end in found if end)))]
+        return [*dict.fromkeys((*names, *(form.format(escape(end)) for end in ends if end)))]
 
 
 def _ends_of(name: str) -> list[str]:
@@ -386,7 +386,7 @@ def _groups(how: Method, section: Json) -> Iterator[tuple[Sequence[str] | None, 
 
 def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] | None:
     """Return the sections that declare layers, by their keys, instead of one; None if none can."""
-    found: dict[str, tuple[str, Json, list[str]]] = {}
+    kinds: dict[str, tuple[str, Json, list[str]]] = {}
     old = method_in(before)
     for name, said in layers.made.items():
         row = row_of(said.name or "", said.options, method or old)
@@ -394,13 +394,13 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
             return None
         keys = row.keys(said.options)
         key = json.dumps((row.method, keys), sort_keys=True)
-        found.setdefault(key, (row.method, keys, []))[2].append(name)
-    made, *others = dict.fromkeys(each for each, _, _ in found.values())
+        kinds.setdefault(key, (row.method, keys, []))[2].append(name)
+    made, *others = dict.fromkeys(method for method, _, _ in kinds.values())
     # the kind of most layers first
-    parts = sorted(((names, keys) for _, keys, names in found.values()), key=lambda x: -len(x[0]))
+    parts = sorted(((names, keys) for _, keys, names in kinds.values()), key=lambda x: -len(x[0]))
     how, (_, usual), rules = method_of(made), parts[0], dict[str, Any]()
-    for names, each in () if how.groups == _GROUPED else parts[1:]:
-        own = {key: value for key, value in each.items() if value != usual.get(key)}
+    for names, special in () if how.groups == _GROUPED else parts[1:]:
+        own = {key: value for key, value in special.items() if value != usual.get(key)}
         others += [] if how.is_ruled and own.keys() <= {"bits", "group_size", "sym"} else [made]
         rules |= {f"+:^{re.escape(name)}$": own for name in names}
     if others:
@@ -554,14 +554,14 @@ _MAX_STEPS = 10**7
 def _compiled(text: str) -> re.Pattern[str]:
     """Return a regular expression. Fails if it is not one, or repeats a group."""
     try:
-        found = re.compile(text)
+        pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise MemdescError(f"{short_repr(text)} is not a regular expression: {error}") from None
     # comments, and spaces of (?x), may stand between a group and its repeat
     if re.search(r"\)[*+{]|\(\?[^:=!]", text):
         why = "repeats a group, or has one with flags or a name; list names"
         raise MemdescError(f"{short_repr(text)} {why}")
-    return found
+    return pattern
 
 
 def matches_pattern(text: str, name: str) -> bool:
@@ -572,13 +572,13 @@ def matches_pattern(text: str, name: str) -> bool:
     its alternatives. Fails if it is not an expression, repeats a group, or may take too long.
     """
     text = text.removeprefix(_PATTERN)
-    found = _compiled(text)
+    pattern = _compiled(text)
     repeats = sum(map(text.count, "*+?{")) - text.count("(?")
     steps = comb(len(name) + repeats, repeats) << text.count("|")
     if steps > _MAX_STEPS:
         many = f"2**{steps.bit_length()} steps to compare with a name of {len(name)} letters"
         raise MemdescError(f"{short_repr(text)} could take {many}; write it with fewer repeats")
-    return found.match(name) is not None
+    return pattern.match(name) is not None
 
 
 class Configs:
@@ -591,7 +591,7 @@ class Configs:
     def sections(self) -> tuple[str, list[dict[str, Any]]]:
         """The first file that has a section, and its sections."""
         every = ((file, self._sections_in(file)) for file in (CONFIG, *OLD_CONFIGS))
-        return next((each for each in every if each[1]), (CONFIG, []))
+        return next((held for held in every if held[1]), (CONFIG, []))
 
     def _sections_in(self, file: str) -> list[dict[str, Any]]:
         path = self.folder / file
@@ -599,7 +599,7 @@ class Configs:
         with about(repr(str(path))):
             config, held = read_config(text or b"{}")
         if text is None or file not in OLD_CONFIGS:
-            return [each for one in held for each in sections_of(one).values()]
+            return [section for holder in held for section in sections_of(holder).values()]
         inside = config.get("quantization")  # in ModelOpt's own file
         own = inside if isinstance(inside, dict) else config
         return [{"quant_method": OLD_CONFIGS[file], **own}]
@@ -608,20 +608,20 @@ class Configs:
     def declared(self) -> Declared | None:
         """What the sections declare; None if there is none. Fails if they contradict each other."""
         file, sections = self.sections
-        found = [declared_by(file, section) for section in sections]
-        for other in found[1:]:
-            if found[0] != other:
-                said = f"{found[0]}, and {other}; correct the one that is wrong"
+        declared = [declared_by(file, section) for section in sections]
+        for declaration in declared[1:]:
+            if declared[0] != declaration:
+                said = f"{declared[0]}, and {declaration}; correct the one that is wrong"
                 raise MemdescError(f"in {str(self.folder)!r} {said}")
         # GPTQModel reads how zero points are stored from its own file first
-        if file == CONFIG and found and method_in(sections[0]) == "gptq":
+        if file == CONFIG and declared and method_in(sections[0]) == "gptq":
             said, *old = map(_version, (sections[0], *self._sections_in("quantize_config.json")))
-            if any(each and ("v2" in each) != ("v2" in said) for each in old):
+            if any(version and ("v2" in version) != ("v2" in said) for version in old):
                 raise MemdescError(
                     f"in {str(self.folder)!r} quantize_config.json says checkpoint_format "
                     f"{old[0]!r}, but config.json {said or None!r}; correct the one that is wrong"
                 )
-        return found[0] if found else None
+        return declared[0] if declared else None
 
     def refuse_changed(self) -> None:
         """Refuse a model whose files say that the stored weights mean other numbers."""
@@ -676,10 +676,10 @@ def read_config(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     config = read_json(text, "it is not JSON", "utf-8-sig")
     holders = [*_holders(config)] or [config]
     sections = [x for held in holders if isinstance(held, dict) for x in sections_of(held).values()]
-    for each in (config, *sections):
-        if not isinstance(each, dict):
-            what = "it" if each is config else KEY
-            raise MemdescError(f"{what} is not a JSON object, but {short_repr(each)}")
+    for value in (config, *sections):
+        if not isinstance(value, dict):
+            what = "it" if value is config else KEY
+            raise MemdescError(f"{what} is not a JSON object, but {short_repr(value)}")
     return config, holders
 
 
@@ -698,8 +698,8 @@ def sections_of(config: Json) -> dict[str, Any]:
     """Return the sections of an object by key."""
     mlx = config.get(_MLX_KEY)
     is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
-    found = {key: config.get(key) for key in (KEY, _OLD_KEY)} | {_MLX_KEY: mlx if is_mlx else None}
-    return {key: section for key, section in found.items() if section is not None}
+    held = {key: config.get(key) for key in (KEY, _OLD_KEY)} | {_MLX_KEY: mlx if is_mlx else None}
+    return {key: section for key, section in held.items() if section is not None}
 
 
 def _version(section: Json) -> str:
@@ -725,9 +725,9 @@ def declared_by(file: str, section: Json) -> Declared:
         listed = [text for key in how.lists for text in _value(keys, key, list)]
     rest, said = tuple[Said, ...](), dict[str, tuple[Said, ...]]()
     for names, own in groups:
-        found = () if own is None else _said(file, name, own)
-        said |= dict.fromkeys(names or (), found)
-        rest = found if names is None else rest
+        declared = () if own is None else _said(file, name, own)
+        said |= dict.fromkeys(names or (), declared)
+        rest = declared if names is None else rest
     targets = said if how.groups == _RULES else dict(sorted(said.items()))
     ignored = Listed.of(dict.fromkeys(sorted(listed), ()), is_exact=how.is_exact)
     return Declared(file, rest, Listed.of(targets), ignored)
@@ -735,29 +735,29 @@ def declared_by(file: str, section: Json) -> Declared:
 
 def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
     """Return a section in which no key has another name. Fails if two names have two values."""
-    found = {key: value for key, value in section.items() if key not in aliases}
-    for other, key in aliases.items():
-        held, value = found.get(key), section.get(other)
+    renamed = {key: value for key, value in section.items() if key not in aliases}
+    for alias, key in aliases.items():
+        held, value = renamed.get(key), section.get(alias)
         if held is None:
-            found[key] = value
+            renamed[key] = value
         elif value is not None and str(held).lower() != str(value).lower():
-            one, two = f"{key} is {short_repr(held)}", f"{other} is {short_repr(value)}"
+            one, two = f"{key} is {short_repr(held)}", f"{alias} is {short_repr(value)}"
             raise MemdescError(f"{one}, but {two}; correct the one that is wrong")
-    return found
+    return renamed
 
 
 def _value(section: Json, key: str, kind: type[Any]) -> Any:
     """Return the value of a key; empty if it is left out. Fails if it is of another type."""
-    found = kind() if section.get(key) is None else section[key]
-    if not isinstance(found, kind) or (kind is list and not {*map(type, found)} <= {str}):
+    value = kind() if section.get(key) is None else section[key]
+    if not isinstance(value, kind) or (kind is list and not {*map(type, value)} <= {str}):
         what = "an object" if kind is dict else "a list of strings" if kind is list else "a string"
-        raise MemdescError(f"{key} must be {what}, not {short_repr(found)}")
-    return found
+        raise MemdescError(f"{key} must be {what}, not {short_repr(value)}")
+    return value
 
 
 def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:
     """Return what keys declare for one kind of layers: a scheme for each row that they match."""
-    found = []
+    declared = []
     # what the keys say -> what rows want instead
     problems: dict[str, dict[str, None]] = {}
     for row in (row for row in ROWS if row.method == method):
@@ -768,7 +768,7 @@ def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:
         group, is_ordered = options.pop(_GROUP, None), options.pop(_ACT_ORDER, None)
         legal = SCHEMES[row.scheme].defaults if row.scheme in SCHEMES else {}
         own = {key: value for key, value in options.items() if key in legal}
-        found.append(Said(file, row.scheme, own, group, is_ordered))
+        declared.append(Said(file, row.scheme, own, group, is_ordered))
     why = "; ".join(f"{said}, not {' or '.join(wanted)}" for said, wanted in problems.items())
     reason = f"{file}: there is no record for quant_method {short_repr(method)}"
-    return tuple(found) or (Said(file, None, reason=f"{reason}{why and f': {why}'}"),)
+    return tuple(declared) or (Said(file, None, reason=f"{reason}{why and f': {why}'}"),)

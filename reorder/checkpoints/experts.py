@@ -24,26 +24,26 @@ _LAYERS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
 def stacked_name(name: str) -> str:
     """Return MLX's name for the stack that an expert's layer or tensor is in; else the name."""
-    found = _EXPERT.fullmatch(name)
-    if found is None:
+    expert = _EXPERT.fullmatch(name)
+    if expert is None:
         return name
-    block, _, layer, rest = found.groups("")
+    block, _, layer, rest = expert.groups("")
     return f"{block}.switch_mlp.{_LAYERS.get(layer, layer)}{rest}"
 
 
 def block_of(name: str) -> str:
     """Return the name of the block that an expert's layer or tensor is in; empty for others."""
-    found = _EXPERT.fullmatch(name)
-    return "" if found is None else found[1]
+    expert = _EXPERT.fullmatch(name)
+    return "" if expert is None else expert[1]
 
 
 def check_experts(names: Iterable[str]) -> None:
     """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
-    found: dict[str, dict[str, set[int]]] = {}
+    blocks: dict[str, dict[str, set[int]]] = {}
     for expert in filter(None, map(_EXPERT.fullmatch, names)):
-        layers = found.setdefault(expert[1], {})
+        layers = blocks.setdefault(expert[1], {})
         layers.setdefault(expert[3], set()).add(int(expert[2]))
-    for block, layers in found.items():
+    for block, layers in blocks.items():
         count = 1 + max(map(max, layers.values()))
         for layer, numbers in layers.items():
             if len(numbers) < count:
@@ -62,11 +62,11 @@ def holds_experts(tensor: Entry | Tensor) -> bool:
 def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries with the experts of each stack as tensors of their own, unless these exist."""
     names = {layer: name for name, layer in _LAYERS.items()}
-    found: dict[str, Entry] = {}
+    tensors: dict[str, Entry] = {}
     for name, entry in entries.items():
         stack = _STACK.fullmatch(name)
         if stack is None or entry.is_described or len(entry.shape) < len("eoi"):
-            found[name] = entry
+            tensors[name] = entry
             continue
         block, layer, rest = stack.groups("")
         own = names.get(layer, layer) if block.endswith(_MIXTRAL) else layer
@@ -74,12 +74,12 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         nbytes = entry.nbytes // max(count, 1)
         for k in range(count):
             part = f"{block}.experts.{k}.{own}{rest}"
-            if part in entries or part in found:
+            if part in entries or part in tensors:
                 raise MemdescError(
                     f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
                     "own; remove the one that is out of date"
                 )
             at = entry.offset + k * nbytes
             held = replace(entry, name=part, shape=(*shape,), offset=at, nbytes=nbytes)
-            found[part] = describe(held, None)
-    return found
+            tensors[part] = describe(held, None)
+    return tensors

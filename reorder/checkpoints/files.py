@@ -151,14 +151,14 @@ def check_raw_name(path: Path) -> None:
 
 def saving_format(path: Path) -> str:
     """Return the format that `save` writes for a name."""
-    found = next((name for name in _FORMATS if path.name.endswith(FORMATS[name].ending)), None)
-    if found is None:
+    name = next((name for name in _FORMATS if path.name.endswith(FORMATS[name].ending)), None)
+    if name is None:
         raise MemdescError(
             f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, "
             "which keep a tensor with its descriptor, nor in .npy; --raw or "
             "reorder.checkpoints.save_raw writes its bytes alone"
         )
-    return found
+    return name
 
 
 def _parts_of(name: str, value: Any) -> Parts:
@@ -269,8 +269,8 @@ def load(
     with naming(model.path):
         value = value_of(items[only], dtype)
         if not isinstance(value, kind):
-            found, way = type(value).__name__, f"read it with load(path, {_KINDS[type(value)]})"
-            raise MemdescError(f"it holds a {found}, not a {kind.__name__}; {way}")
+            held, way = type(value).__name__, f"read it with load(path, {_KINDS[type(value)]})"
+            raise MemdescError(f"it holds a {held}, not a {kind.__name__}; {way}")
     return value
 
 
@@ -339,7 +339,7 @@ def _items(
     path: Any, asked: object, kind: object, mmap: object
 ) -> tuple[Model, dict[str, Weight | Entry]]:
     """Return what `load` and `load_all` read, before any value is made."""
-    if not any(kind is each for each in _KINDS):
+    if not any(kind is known for known in _KINDS):
         *others, last = _KINDS.values()
         kinds = f"{', '.join(others)} or {last}"
         raise MemdescError(f"kind must be {kinds}, not {short_repr(kind)}")
@@ -658,15 +658,15 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if not isinstance(prefix, str):
             raise MemdescError(f"prefix must be a string, not {short_repr(prefix)}")
         claims = self._model.claims._replace(name=name, options=options)
-        found = self._model.weight_at(prefix, claims)
-        if found.desc is None:
-            raise MemdescError(found.reason)
-        return Record(found.desc, {each: entry.read() for each, entry in found.tensors.items()})
+        weight = self._model.weight_at(prefix, claims)
+        if weight.desc is None:
+            raise MemdescError(weight.reason)
+        return Record(weight.desc, {role: entry.read() for role, entry in weight.tensors.items()})
 
     def weight(self, name: str) -> Memory | Record | Quantized:
         """Return a tensor, or the weight whose codes it holds, as `dequantize` takes it."""
-        found = weight_of(self._model.entries, self[name].name)
-        return value_of(self._model.decided(found) if found.names[1:] else found.codes)
+        weight = weight_of(self._model.entries, self[name].name)
+        return value_of(self._model.decided(weight) if weight.names[1:] else weight.codes)
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of a tensor into numbers."""

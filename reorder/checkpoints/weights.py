@@ -117,7 +117,7 @@ class Weight(NamedTuple):
     @property
     def single(self) -> Weight:
         """The codes as a whole record by themselves, with the tensors beside them."""
-        rest = {name: each for name, each in self.entries.items() if each is not self.codes}
+        rest = {name: entry for name, entry in self.entries.items() if entry is not self.codes}
         return Weight(self.codes.name, {ONE: self.codes, **rest})
 
     def called(self, prefix: str) -> str:
@@ -194,19 +194,19 @@ class Model:
             if name not in self.entries and file != self.path.name:
                 away = f"{name} is in {file}, unread"
                 absent[name] = Entry(name, _ABSENT, (), *nothing, reason=away)
-        found = find_weights({**self.entries, **absent})
-        return [each for each in found if not absent.keys() >= {*each.names}]
+        weights = find_weights({**self.entries, **absent})
+        return [weight for weight in weights if not absent.keys() >= {*weight.names}]
 
     @cached_property
     def weights(self) -> list[Weight]:
         """The quantised weights, and what each is."""
         return [*map(self.decided, self.found)]
 
-    def decided(self, found: Weight) -> Weight:
+    def decided(self, weight: Weight) -> Weight:
         """Return a quantised weight with what it is, decided once."""
-        name = found.codes.name
-        if name not in self._known or self._known[name].tensors.items() - found.entries.items():
-            self._known[name] = decide(found, self.claims)
+        name = weight.codes.name
+        if name not in self._known or self._known[name].tensors.items() - weight.entries.items():
+            self._known[name] = decide(weight, self.claims)
         return self._known[name]
 
     def items(self, *, is_strict: bool) -> dict[str, Weight | Entry]:
@@ -217,11 +217,11 @@ class Model:
         """
         taken, items = dict[str, Weight](), dict[str, Weight | Entry]()
         is_undeclared = self.claims.said is None and not self.claims.problem
-        for found in find_weights(self.entries):
-            has_note = found.codes.note is not None
+        for undecided in find_weights(self.entries):
+            has_note = undecided.codes.note is not None
             if is_undeclared and not has_note:
                 continue
-            weight = decide(found, Claims()) if has_note else self.decided(found)
+            weight = decide(undecided, Claims()) if has_note else self.decided(undecided)
             if weight.tensors:
                 taken |= dict.fromkeys(weight.names, weight)
             elif is_strict:
@@ -246,10 +246,10 @@ class Model:
             elif entry is None or codes != ONE:
                 continue
             return decide(weight_of(self.entries, name).single, claims)
-        for each in self.found:
-            if prefix in {each.prefix, each.codes.name}:
-                return decide(each, claims)
-        known = first_of(repr(each.prefix) for each in self.found)
+        for weight in self.found:
+            if prefix in {weight.prefix, weight.codes.name}:
+                return decide(weight, claims)
+        known = first_of(repr(weight.prefix) for weight in self.found)
         hint = f": {known}" if known else ""
         raise MemdescError(
             f"no quantised weight is called {prefix!r}; the file has {len(self.found)}{hint}"
@@ -304,7 +304,7 @@ def _rows() -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
     """
     lines = [line.split() for line in _TABLE.split("\n") if line]
     for scheme in SCHEMES.values():
-        names = [f"{scheme.joint}{each}" for each in (*scheme.tensors(), *scheme.optional)]
+        names = [f"{scheme.joint}{name}" for name in (*scheme.tensors(), *scheme.optional)]
         is_certain = scheme.tensors()[0] not in _COMMON
         lines.append([f"{names[0]}!" if is_certain else names[0], *names[1:]])
     rows = ((x.strip("*!"), x.endswith("!"), tuple(others)) for x, *others in lines)
@@ -314,9 +314,9 @@ def _rows() -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
 def find_weights(entries: Entries) -> list[Weight]:
     """Return the quantised weights in the order of a checkpoint, without what they are."""
     every = ((name, weight_of(entries, name)) for name in entries)
-    found = {name: x for name, x in every if len(x.entries) > 1 or entries[name].note is not None}
-    noted = {name for each in found.values() if each.note for name in each.names[1:]}
-    return [each for name, each in found.items() if name not in noted]
+    weights = {name: x for name, x in every if len(x.entries) > 1 or entries[name].note is not None}
+    noted = {name for weight in weights.values() if weight.note for name in weight.names[1:]}
+    return [weight for name, weight in weights.items() if name not in noted]
 
 
 def weight_of(entries: Entries, name: str) -> Weight:
@@ -341,7 +341,7 @@ def weight_of(entries: Entries, name: str) -> Weight:
             other = entries.get(full)
             if other is not None and (codes or is_certain or prod(other.shape) <= most):
                 tensors[full] = other
-    roles = {each.removeprefix(prefix).lstrip("._:"): entry for each, entry in tensors.items()}
+    roles = {full.removeprefix(prefix).lstrip("._:"): entry for full, entry in tensors.items()}
     if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
         # codes without an ending are called `weight`
         roles = {BARE_ROLES.get(role, role): entry for role, entry in roles.items()}
@@ -356,11 +356,11 @@ def _as_noted(entries: Entries, first: Entry) -> Weight:
     is_joined = listed[:1] == [first.name] and len({*map(repr, listed)}) == len(listed)
     if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
         raise MemdescError(f"{who} which tensors belong to it")
-    for each in listed:
-        if not isinstance(each, str) or each not in entries:
+    for tensor in listed:
+        if not isinstance(tensor, str) or tensor not in entries:
             raise MemdescError(
                 f"{short_repr(name)} is stored as {', '.join(map(short_repr, listed))}, but there "
-                f"is no {short_repr(each)}; reorder.open_checkpoint reads the others"
+                f"is no {short_repr(tensor)}; reorder.open_checkpoint reads the others"
             )
     is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
     roles = [*QUANTIZED]
@@ -368,7 +368,7 @@ def _as_noted(entries: Entries, first: Entry) -> Weight:
     if facts is not None and not (is_whole and [*tensors] in (roles, roles[:-1])):
         raise MemdescError(f"{who} what scales its codes")
     stem = stem_of(first.name, next(iter(tensors)), str(note.get("record")))
-    return Weight(stem, {role: entries[each] for role, each in tensors.items()}, note)
+    return Weight(stem, {role: entries[tensor] for role, tensor in tensors.items()}, note)
 
 
 def beside_floats(entries: Entries, name: str) -> list[str]:
@@ -376,9 +376,9 @@ def beside_floats(entries: Entries, name: str) -> list[str]:
     if not name.endswith(WEIGHT):
         return []
     layer = name.removesuffix(WEIGHT)
-    found = [*(f"{name}{end}" for end in _SCALING.split())]
-    found += [f"{layer}{end}" for end in _CHANGING.split()]
-    return [each for each in found if each in entries]
+    candidates = [*(f"{name}{end}" for end in _SCALING.split())]
+    candidates += [f"{layer}{end}" for end in _CHANGING.split()]
+    return [name for name in candidates if name in entries]
 
 
 def holds_codes(entry: Entry) -> bool:
@@ -432,68 +432,68 @@ def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str]
 
 def find_orphans(model: Model) -> dict[str, str]:
     """Return tensors called like scales of known weights, and the missing weight of each."""
-    known, scaled, found = set[str](), dict[str, str](), dict[str, str]()
-    for each in model.weights:
-        known |= {*each.names}
-        scaled |= dict.fromkeys([*each.tensors][1:], next(iter(each.tensors), ""))
+    known, scaled, orphans = set[str](), dict[str, str](), dict[str, str]()
+    for weight in model.weights:
+        known |= {*weight.names}
+        scaled |= dict.fromkeys([*weight.tensors][1:], next(iter(weight.tensors), ""))
     for name in model.entries:
         prefix, _, role = name.rpartition(".")
-        weight = f"{prefix}.{scaled.get(role)}".removeprefix(".")
-        if role in scaled and name not in known and weight not in known:
-            found[name] = weight
-    return found
+        missing = f"{prefix}.{scaled.get(role)}".removeprefix(".")
+        if role in scaled and name not in known and missing not in known:
+            orphans[name] = missing
+    return orphans
 
 
 # --- what the tensors of a weight are ---
 
 
-def decide(found: Weight, claims: Claims) -> Weight:
+def decide(weight: Weight, claims: Claims) -> Weight:
     """Return a quantised weight with what its tensors are together, or with why that is unknown.
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
-    reason = ", ".join(x.reason for x in found.entries.values() if x.dtype == _ABSENT)
-    if found.quantized is not None:
-        name = found.called(found.prefix)
+    reason = ", ".join(x.reason for x in weight.entries.values() if x.dtype == _ABSENT)
+    if weight.quantized is not None:
+        name = weight.called(weight.prefix)
         loaded = f"reorder.load_all(path, reorder.Quantized)[{name!r}]"
         way = f"reorder.dequantize({loaded}) decodes it, and no conversion does"
         reason = reason or f"{name!r} is a Quantized: {way}"
-    if reason or found.reason:  # its note is damaged
-        return found._replace(reason=reason or found.reason)
+    if reason or weight.reason:  # its note is damaged
+        return weight._replace(reason=reason or weight.reason)
     try:
-        noted = None if found.note is None else record_of(found.note)
-        said = (None,) if claims.declared is None else claims.declared.at(found.prefix)
+        noted = None if weight.note is None else record_of(weight.note)
+        said = (None,) if claims.declared is None else claims.declared.at(weight.prefix)
     except MemdescError as error:
-        return found._replace(reason=str(error))
-    held = found.entries
+        return weight._replace(reason=str(error))
+    held = weight.entries
     present = [x for x in said if not x or not x.name or {*tensors_of(x.name, held)} <= {*held}]
-    read = [_read(found, claims, noted, each) for each in present or said]
-    made = {each.desc: each for each in read if each.desc is not None}
+    read = [_read(weight, claims, noted, declaration) for declaration in present or said]
+    made = {decided.desc: decided for decided in read if decided.desc is not None}
     if len(made) > 1:
         names = " and ".join(map(repr, made))
-        fits = f"{found.prefix!r} fits {names}, which are declared for different classes"
-        return found._replace(reason=f"{fits}: give the name")
+        fits = f"{weight.prefix!r} fits {names}, which are declared for different classes"
+        return weight._replace(reason=f"{fits}: give the name")
     return next(iter(made.values()), read[0])
 
 
-def _read(found: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
+def _read(weight: Weight, claims: Claims, noted: RecordDesc | None, said: Said | None) -> Weight:
     """Return what tensors are, or why that is unknown, given what is declared about the layer."""
     try:
-        name, options = _named(claims, found, noted, said)
+        name, options = _named(claims, weight, noted, said)
         by = f"{said.file} declares {name}" if said and claims.name is None else ""
         with about(by) if by else nullcontext():
-            desc = desc_of_tensors(found, name, options)
-            _check_said(found, desc, claims, noted, said)
-            looked_up = _looked_up(found, desc)
-            if looked_up is not found:
+            desc = desc_of_tensors(weight, name, options)
+            _check_said(weight, desc, claims, noted, said)
+            looked_up = _looked_up(weight, desc)
+            if looked_up is not weight:
                 desc = desc_of_tensors(looked_up, name, options)
     except MemdescError as error:
-        return found._replace(reason=str(error))
+        return weight._replace(reason=str(error))
     return looked_up._replace(desc=desc)
 
 
 def _named(
-    claims: Claims, found: Weight, noted: RecordDesc | None, said: Said | None
+    claims: Claims, weight: Weight, noted: RecordDesc | None, said: Said | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of the record that the sources name."""
     if said is not None and said.is_ignored:
@@ -506,9 +506,9 @@ def _named(
     declared = None if said is None else said.name
     name = declared if given is None else read_name(given)[0]
     if name is None:
-        names = _fitting(found)
+        names = _fitting(weight)
         if said is not None or len(names) != 1 or not SCHEMES[names[0]].is_told:
-            raise MemdescError(_undeclared(found, said, names))
+            raise MemdescError(_undeclared(weight, said, names))
         return names[0], dict(claims.options)
     options = dict(noted.options) if noted is not None and held == name else {}
     if said is None:
@@ -518,12 +518,12 @@ def _named(
         msg = f"{said.file} declares {declared}, not {name}: name {declared}, or {correct}"
         raise MemdescError(msg)
     if declared is None and not said.is_unlisted and claims.name is None:
-        msg = f"the descriptors of {found.prefix!r} say {name}, but {said.reason}; {correct}"
+        msg = f"the descriptors of {weight.prefix!r} say {name}, but {said.reason}; {correct}"
         raise MemdescError(msg)
     return name, {**options, **(said.options if declared == name else {}), **claims.options}
 
 
-def _undeclared(found: Weight, said: Said | None, names: list[str]) -> str:
+def _undeclared(weight: Weight, said: Said | None, names: list[str]) -> str:
     """Return why nothing says which record it is, and the way out."""
     why = said.reason if said else f"no {CONFIG} has a {KEY}"
     hint = "no known record fits it"
@@ -531,26 +531,26 @@ def _undeclared(found: Weight, said: Said | None, names: list[str]) -> str:
         axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
         hint = (
             f"its tensors fit {' or '.join(names)}: give the name, in a rule such as --map "
-            f"'{found.prefix}: {names[0]} -> plain{axes}, bf16'"
+            f"'{weight.prefix}: {names[0]} -> plain{axes}, bf16'"
         )
-    return f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
+    return f"nothing declares what {weight.prefix!r} holds: {why}; {hint}"
 
 
-def _fitting(found: Weight) -> list[str]:
+def _fitting(weight: Weight) -> list[str]:
     """Return the schemes that fit the types and shapes of all tensors, whatever their options."""
     names = []
     for name, scheme in SCHEMES.items():
         known = {*scheme.tensors(), *scheme.optional, *ORDERS}
-        if scheme.tensors()[0] in found.entries and found.entries.keys() <= known:
-            others = [f"{name}({o.name}={each})" for o in scheme.hidden for each in o.legal[1:]]
-            names += [name, *others] if bind(scheme, _stored(found), {}).descs else []
+        if scheme.tensors()[0] in weight.entries and weight.entries.keys() <= known:
+            variants = [f"{name}({o.name}={value})" for o in scheme.hidden for value in o.legal[1:]]
+            names += [name, *variants] if bind(scheme, _stored(weight), {}).descs else []
     return names
 
 
-def _looked_up(found: Weight, desc: RecordDesc) -> Weight:
+def _looked_up(weight: Weight, desc: RecordDesc) -> Weight:
     """Return a weight with scales for each input, if a table gives groups in another order."""
-    if (order := found.order) is None:
-        return found
+    if (order := weight.order) is None:
+        return weight
     at = desc.letters.find("i")
     inputs, kind = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
     if kind is None or kind.name not in INTEGERS or not inputs * kind.bits == 8 * order.nbytes > 0:
@@ -559,30 +559,30 @@ def _looked_up(found: Weight, desc: RecordDesc) -> Weight:
     table, group = order.read().view(kind.numpy), dict(desc.options).get("group")
     size = inputs if group in (-1, None) else int(str(group))
     if np.array_equal(table, np.arange(inputs) // size):
-        return found
+        return weight
     scheme = SCHEMES.get(desc.name)
     parts = () if scheme is None else scheme.parts
-    roles = [part.tensor for part in parts if part.by in found.entries]
+    roles = [part.tensor for part in parts if part.by in weight.entries]
     if not roles:
         how = "assigns inputs to groups in an arbitrary order (act-order)"
         raise MemdescError(f"{order.name} {how}, which is not decoded for {desc.name}")
     count, groups = desc.scales.layout.dims[at], f"groups {table.min()} to {table.max()}"
     if table.min() < 0 or table.max() >= count:
         raise MemdescError(f"{order.name} has {groups}, but there are {count}")
-    held = dict(found.entries)
+    held = dict(weight.entries)
     for role in roles:
         if held[role].is_described or held[role].shape[:1] != (count,):
             raise MemdescError(f"{held[role].name} does not have a row for each of {count} groups")
         held[role] = held[role].by_rows(tuple(table.tolist()))
-    return found._replace(entries=held, is_looked_up=True)
+    return weight._replace(entries=held, is_looked_up=True)
 
 
 def _check_said(
-    found: Weight, desc: RecordDesc, claims: Claims, noted: RecordDesc | None, said: Said | None
+    weight: Weight, desc: RecordDesc, claims: Claims, noted: RecordDesc | None, said: Said | None
 ) -> None:
     """Refuse what contradicts the files of the model, and tensors that are not used."""
     if noted not in (None, desc):
-        held = f"{found.codes.name!r} is stored as part of {noted!r}"
+        held = f"{weight.codes.name!r} is stored as part of {noted!r}"
         raise MemdescError(f"{held}, as its descriptor says, not of {desc!r}")
     if said is not None and said.name == desc.name:
         inputs, group = desc.dims[desc.letters.index("i")], dict(desc.options).get("group")
@@ -591,14 +591,14 @@ def _check_said(
             groups = f"{'one group' if is_one else f'groups of {group}'} of {inputs} inputs"
             raise MemdescError(
                 f"{said.file} declares group_size {said.group}, but the shapes of the tensors say "
-                f"{groups} of {found.prefix!r}; correct {said.file} if it is wrong"
+                f"{groups} of {weight.prefix!r}; correct {said.file} if it is wrong"
             )
-        if said.is_ordered and not is_one and found.order is None:
+        if said.is_ordered and not is_one and weight.order is None:
             raise MemdescError(
                 f"{said.file} declares act-order, which assigns inputs to groups by data, but "
                 f"there is no {ORDERS[0]}; correct {said.file} if the inputs are in order"
             )
-    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
+    rest = [name for name in weight.entries if name not in {*desc.tensors, *ORDERS}]
     if rest:
         scheme, hint = SCHEMES.get(desc.name), ""
         for option in filter(None, (scheme.optional.get(name) for name in rest) if scheme else ()):
@@ -606,44 +606,45 @@ def _check_said(
                 hint += f"; leave {option}= out"
             else:
                 hint += f"; correct {said.file} if there are {option}"
-        names = ", ".join(found.entries[name].name for name in rest)
+        names = ", ".join(weight.entries[name].name for name in rest)
         raise MemdescError(
-            f"{names} belong to {found.codes.name}, and {desc!r} does not use them: its numbers "
+            f"{names} belong to {weight.codes.name}, and {desc!r} does not use them: its numbers "
             f"would be different{hint}"
         )
 
 
-def desc_of_tensors(found: Weight, name: str, given: Mapping[str, Any]) -> RecordDesc:
+def desc_of_tensors(weight: Weight, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the named record that tensors are. Fails if there is none, or several."""
     for role, refused in _REFUSED.items():
-        if role in found.entries:
+        if role in weight.entries:
             read_name(refused)
     scheme = SCHEMES.get(read_name(name)[0])
     if scheme is None:
-        if (entry := found.entries.get(ONE)) is None:
-            raise MemdescError(f"{found.prefix!r} has no tensor {ONE!r}, in which {name} is stored")
+        if (entry := weight.entries.get(ONE)) is None:
+            msg = f"{weight.prefix!r} has no tensor {ONE!r}, in which {name} is stored"
+            raise MemdescError(msg)
         return _single_desc(entry, name, given)
-    bound = bind(scheme, _stored(found), given)
+    bound = bind(scheme, _stored(weight), given)
     if not bound.descs:
         shown = "; ".join(bound.tried[:SHOWN])
         more = f"; and {len(bound.tried) - SHOWN} more" if len(bound.tried) > SHOWN else ""
-        is_named = found.prefix in shown and len(bound.tried) == 1
+        is_named = weight.prefix in shown and len(bound.tried) == 1
         raise MemdescError(
-            f"{'' if is_named else f'{found.prefix!r} is not {name}: '}{shown}{more}"
+            f"{'' if is_named else f'{weight.prefix!r} is not {name}: '}{shown}{more}"
         )
     if len(bound.descs) > 1:
         fits, names = difference(bound.descs)
-        asked = " and ".join(f"{each}=" for each in names)
-        raise MemdescError(f"{found.prefix!r}: {fits}: give {asked}")
+        asked = " and ".join(f"{option}=" for option in names)
+        raise MemdescError(f"{weight.prefix!r}: {fits}: give {asked}")
     return bound.descs[0]
 
 
-def _stored(found: Weight) -> dict[str, Stored]:
+def _stored(weight: Weight) -> dict[str, Stored]:
     made = {}
-    for role, entry in found.entries.items():
+    for role, entry in weight.entries.items():
         # an order of inputs that is looked up, or wider, is checked, but not a tensor of the record
-        if role not in ORDERS or (entry.element == "s32" and not found.is_looked_up):
-            plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, entry.element)]
+        if role not in ORDERS or (entry.element == "s32" and not weight.is_looked_up):
+            plain = [stored_desc(dtype, entry.shape)[0] for dtype in (entry.dtype, entry.element)]
             # a stored descriptor, or a column-major array
             is_described = entry.desc is not None and entry.desc not in plain
             facts = (entry.name, entry.dtype, entry.shape, entry.nbytes, entry.desc, is_described)

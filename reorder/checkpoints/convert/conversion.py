@@ -220,7 +220,7 @@ class Conversion:
     def states(self) -> dict[Path, FileState]:
         """All files that are read, as they were when their headers were read."""
         steps = (*self.steps, *self.copied)
-        read = [each for step in steps for each in (*step.sources.values(), *step.dropped)]
+        read = [entry for step in steps for entry in (*step.sources.values(), *step.dropped)]
         return {entry.file: entry.state for entry in read}
 
     @property
@@ -256,8 +256,8 @@ class Conversion:
             try:
                 for stage, (work, steps) in stages.items():
                     tasks = (task for step in steps for task in step.tasks(writer.where))
-                    with closing(run_all(tasks, work=work)) as found:
-                        for task, lost in found:
+                    with closing(run_all(tasks, work=work)) as outcomes:
+                        for task, lost in outcomes:
                             if lost is not None:
                                 losses[task.name] = lost.joined(losses.get(task.name))
                             self._end(task, left, losses)
@@ -277,7 +277,7 @@ class Conversion:
         """Return how many tasks are left, by the names of steps and the paths of files."""
         left: Counter[str | Path] = Counter()
         for step in steps:
-            paths = {self.writer.where(each.name).path for each in step.tensors}
+            paths = {self.writer.where(tensor.name).path for tensor in step.tensors}
             left.update(dict.fromkeys((step.name, *paths), step.pieces.number))
         return left
 
@@ -398,7 +398,7 @@ def plan_conversion(
     to: str | None = None,
 ) -> Conversion:
     """Decide and check everything that a conversion does, as `convert` does; nothing is written."""
-    found = read_rules(rules)
+    parsed = read_rules(rules)
     with _system_errors_named():
         # a callback may change the working folder, and workers have others
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
@@ -406,12 +406,12 @@ def plan_conversion(
         check_paths(given, container, wanted)
         name = output_format(wanted, may_be_folder=given.is_dir())
         model = Model(given, container)
-        plan = Plan(Decided(model) if to is None else decide_target(to, model), found, name)
+        plan = Plan(Decided(model) if to is None else decide_target(to, model), parsed, name)
         if plan.is_redeclared:
             model.configs.refuse_changed()
         files = plan_output(wanted, plan, options.shard_bytes)
         steps, copied = (
-            tuple(step.in_pieces(options) for step in each) for each in (plan.steps, plan.copied)
+            tuple(step.in_pieces(options) for step in part) for part in (plan.steps, plan.copied)
         )
         writer = Writer(
             wanted,
@@ -444,11 +444,11 @@ def _facts(source: Path, steps: Iterable[Step], files: Iterable[PlannedFile]) ->
         made[file.name] += (f"{at} {sha256(data).hexdigest()}" for at, data in file.headers)
     for step in steps:
         read = [
-            (relpath(each.file, home), each.offset, each.nbytes, each.state[:2])
-            for each in step.sources.values()
+            (relpath(entry.file, home), entry.offset, entry.nbytes, entry.state[:2])
+            for entry in step.sources.values()
         ]
-        told = repr((read, [each[:4] for each in step.tensors], text(step.change)))
-        for name in {homes[each.name] for each in step.tensors}:
+        told = repr((read, [tensor[:4] for tensor in step.tensors], text(step.change)))
+        for name in {homes[tensor.name] for tensor in step.tensors}:
             made[name].append(told)
     return {name: sha256("\0".join(told).encode()).hexdigest() for name, told in made.items()}
 

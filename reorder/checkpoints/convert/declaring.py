@@ -157,8 +157,8 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> None:
     name, held = _DTYPES[dtype], config.get(_TEXT)
     # compared as a list, because a part may hold an object here, which no set takes
     own, old = (
-        [each[key] for key in _DTYPE_KEYS if each.get(key) in _DTYPES.values()]
-        for each in (config, held if isinstance(held, dict) else {})
+        [section[key] for key in _DTYPE_KEYS if section.get(key) in _DTYPES.values()]
+        for section in (config, held if isinstance(held, dict) else {})
     )
     if own:
         old = own
@@ -167,7 +167,7 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> None:
     parts: list[Any] = [config]
     while parts:
         part = parts.pop()
-        parts += [each for each in part.values() if isinstance(each, dict)]
+        parts += [value for value in part.values() if isinstance(value, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
     wide = [
         kind for kind in _DTYPES if not FLOATS[dtype].holds(FLOATS[kind]) and _DTYPES[kind] in old
@@ -210,7 +210,7 @@ def _check_plain(sections: Json, layers: Layers) -> None:
     Source: transformers 5.24, `should_convert_module`: a listed name excludes each layer whose
     name begins with it, up to a dot, or ends with it.
     """
-    listed = tuple(name for each in sections.values() for name in each.get(IGNORED) or ())
+    listed = tuple(name for section in sections.values() for name in section.get(IGNORED) or ())
     begins = tuple(f"{name}." for name in listed)
     for layer in layers.quantised:
         if layer.startswith(begins) or layer.endswith(listed):

@@ -127,11 +127,11 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
     return [file.with_data(known) for file in files]
 
 
-def _beside(source: Path, stem: str, plan: Plan, found: Sequence[Path]) -> list[PlannedFile]:
+def _beside(source: Path, stem: str, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile]:
     """Plan what the other files of a model become in a folder; add steps and warnings."""
     is_changed = not all(step.change.is_copy for step in plan.steps)
     files, left, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
-    for path in found:
+    for path in paths:
         name = path.relative_to(source).as_posix()
         if path.is_dir():
             why = "they are links to folders"
@@ -183,7 +183,7 @@ def _other_files(source: Path, container: Container) -> Iterator[Path]:
 
     shards = {*map(_real, container.files)}
     for folder, folders, names in os.walk(source, onerror=fail) if source.is_dir() else ():
-        folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
         links = [name for name in folders if Path(folder, name).is_symlink()]
         read = find_indices(names) if Path(folder) == source else ()
         for name in sorted((*names, *links)):
@@ -197,7 +197,7 @@ def _tensor_warnings(container: Container, plan: Plan) -> Iterator[str]:
     """Warn about what the format of an output does not show or cannot hold."""
     form = FORMATS[plan.format]
     moved = [tensor for step in plan.steps if not step.change.is_copy for tensor in step.tensors]
-    permuted = [short_repr(each.name) for each in moved if is_order_hidden(each)]
+    permuted = [short_repr(tensor.name) for tensor in moved if is_order_hidden(tensor)]
     if permuted and not form.is_array:
         yield (
             f"the shapes of {first_of(permuted)} do not show that they are permuted: readers that "

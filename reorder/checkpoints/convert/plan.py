@@ -89,13 +89,13 @@ class Step:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors that are written, but for constants."""
-        return sum(each.nbytes for role, each in self.targets.items() if role not in self.constants)
+        return sum(dst.nbytes for role, dst in self.targets.items() if role not in self.constants)
 
     def in_pieces(self, options: ConvertOptions) -> Step:
         """Return the step with its pieces; the message of an error has the tensor."""
         with about(self.name):
-            found = cut(self.change, options.max_bytes, options.thread_count)
-        return replace(self, sizes=found.sizes)
+            pieces = cut(self.change, options.max_bytes, options.thread_count)
+        return replace(self, sizes=pieces.sizes)
 
     @property
     def pieces(self) -> Cut:
@@ -105,7 +105,7 @@ class Step:
     def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
         """Return the pieces with their places; `where` gives those of what is written."""
         src = {role: entry.place for role, entry in self.sources.items()}
-        dst = {role: where(each.name) for role, each in self.targets.items()}
+        dst = {role: where(tensor.name) for role, tensor in self.targets.items()}
         return (Task(self.name, x, src, dst, self.rule.text) for x in self.pieces.pieces())
 
 
@@ -122,7 +122,7 @@ class Plan:
         self.steps, self.copied = self._steps(), list[Step]()
         _check_names(self.steps)
         self._check_whole()
-        codes = {each.codes.name for each in self._weights}
+        codes = {weight.codes.name for weight in self._weights}
         #: the layers whose weights become records, with what these were and are
         self.made: list[tuple[str, Desc, RecordDesc]] = []
         #: the layers whose weights become plain numbers
@@ -132,19 +132,19 @@ class Plan:
         is_converted, roundings, served = not whole.chosen, dict[str, None](), list[str]()
         for step in self.steps:
             src, dst = step.change.src, step.change.dst
-            role, name = next((role, each.name) for role, each in step.targets.items())
+            role, name = next((role, tensor.name) for role, tensor in step.targets.items())
             if isinstance(dst, RecordDesc):
                 self.made.append((name.removesuffix(role).removesuffix("."), src, dst))
                 roundings |= dict.fromkeys(_roundings(src, dst))
             elif isinstance(src, RecordDesc):
                 self.decoded.append(name.rpartition(".")[0])
             dtype = dst.dtype.name if isinstance(dst, MemoryDesc) else None
-            for each in step.sources.values():
-                is_converted |= each.name in whole.chosen and dtype == self.target.dtype
+            for entry in step.sources.values():
+                is_converted |= entry.name in whole.chosen and dtype == self.target.dtype
                 if step.change.is_copy and (
-                    each.name in codes or isinstance(each.desc, RecordDesc)
+                    entry.name in codes or isinstance(entry.desc, RecordDesc)
                 ):
-                    self.left = self.left or each.name
+                    self.left = self.left or entry.name
             served += (x.name for x in step.dropped if f".{x.name}".endswith(SERVING))
         if not is_converted:
             target_rule, _ = next(iter(whole.chosen.values()))
@@ -164,15 +164,15 @@ class Plan:
         for weight in self._weights:
             if self._entries.keys() >= {*weight.names}:
                 layers.setdefault(weight.prefix, {})[weight.codes.name] = weight
-        found = {**chosen}
+        choices = {**chosen}
         for rule in rules:
             weights = self._weights_of(rule, layers)
             names = rule.matching(self._entries) if not weights else ()
             if not (weights or names):
                 rule.fail_unmatched([*self._entries])
-            found |= {name: (rule, each) for each in weights for name in each.names}
-            found |= dict.fromkeys(names, (rule, None))
-        return found
+            choices |= {name: (rule, weight) for weight in weights for name in weight.names}
+            choices |= dict.fromkeys(names, (rule, None))
+        return choices
 
     def _weights_of(self, rule: Rule, layers: Mapping[str, Mapping[str, Weight]]) -> list[Weight]:
         """Return the weights of several tensors whose prefix a rule matches."""
@@ -181,22 +181,22 @@ class Plan:
         scheme = None if rule.src is None or is_layout else SCHEMES.get(rule.src.name.lower())
         if scheme is None:
             return []
-        found, prefixes = dict[str, Weight](), rule.matching(layers)
-        for name, weight in ((name, x) for each in prefixes for name, x in layers[each].items()):
+        weights, prefixes = dict[str, Weight](), rule.matching(layers)
+        for name, weight in ((name, x) for layer in prefixes for name, x in layers[layer].items()):
             if {*scheme.tensors(**scheme.shown(weight.entries))} <= weight.entries.keys():
-                found[name] = weight
-        for prefix in prefixes if found else ():
+                weights[name] = weight
+        for prefix in prefixes if weights else ():
             names = {x: f"{prefix}.{x}".lstrip(".") for x in (*scheme.tensors(), *scheme.optional)}
             held = {role: name for role, name in names.items() if name in self._entries}
             codes = held.get(scheme.tensors()[0])
-            if held and codes not in found and (not codes or holds_codes(self._entries[codes])):
+            if held and codes not in weights and (not codes or holds_codes(self._entries[codes])):
                 wanted = scheme.tensors(**scheme.shown(held))
                 missing = ", ".join(role for role in wanted if role not in held)
                 rule.fail(
                     f"{prefix} has {', '.join(held)}, but no {missing}: a record of {scheme.name} "
                     f"has {', '.join(wanted)}"
                 )
-        return [*found.values()]
+        return [*weights.values()]
 
     def _rule(self, name: str) -> Rule:
         """Return the rule of a tensor that is not moved as a part of a weight."""
@@ -243,8 +243,8 @@ class Plan:
         if not is_blocks and not isinstance(entry.desc, RecordDesc):
             return _layout_step(entry, rule, self.format)
         # files beside a model declare records of several tensors
-        found = weight_of(self._entries, entry.name).single
-        return _record_step(_decided(found, rule, Claims()), rule, self.format)
+        weight = weight_of(self._entries, entry.name).single
+        return _record_step(_decided(weight, rule, Claims()), rule, self.format)
 
     def _renamed_note(self, weight: Weight) -> dict[str, object]:
         """Return the note of a saved Quantized or Record whose tensors get other names."""
@@ -302,7 +302,7 @@ class Plan:
             said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
             rule = f"{weight.prefix}: {FormatName(desc.name, (*said,))} -> ..."
             way = f"they are one record, which moves with its prefix: '{rule}'"
-        others = ", ".join(each for each in weight.names if each != name)
+        others = ", ".join(tensor for tensor in weight.names if tensor != name)
         return (
             f"{name} would no longer fit {others}: {weight.codes.name} holds codes, which mean "
             f"numbers only together with the rest; {way}"
@@ -319,12 +319,12 @@ def _roundings(src: Desc, dst: RecordDesc) -> Iterator[str]:
         )
 
 
-def _decided(found: Weight, rule: Rule, claims: Claims) -> Weight:
+def _decided(weight: Weight, rule: Rule, claims: Claims) -> Weight:
     """Return the record that a rule moves, as it names it."""
     if rule.src is not None:
-        return decide(found, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
-    held = found.codes.desc
-    return decide(found, claims._replace(name=held.name if isinstance(held, RecordDesc) else None))
+        return decide(weight, claims._replace(name=rule.src.name, options=dict(rule.src.options)))
+    held = weight.codes.desc
+    return decide(weight, claims._replace(name=held.name if isinstance(held, RecordDesc) else None))
 
 
 def _check_names(steps: Sequence[Step]) -> None:
@@ -332,7 +332,7 @@ def _check_names(steps: Sequence[Step]) -> None:
     written = [(step, tensor) for step in steps for tensor in step.tensors]
     # a note may be wrong
     listed = [tensor.note.get("tensors") for _, tensor in written if tensor.note]
-    members = {str(name) for each in listed if isinstance(each, dict) for name in each.values()}
+    members = {str(name) for roles in listed if isinstance(roles, dict) for name in roles.values()}
     homes: dict[str, Step] = {}
     for step, (name, *_, note) in written:
         called = str((note or {}).get("name", name))
@@ -489,7 +489,7 @@ def _record_step(weight: Weight, rule: Rule, format_name: str) -> Step:
             )
         else:
             made = target_desc(src, dst.name, dict(dst.options))
-            constants = {each.tensor: each.data for each in made.constants}
+            constants = {constant.tensor: constant.data for constant in made.constants}
             change = Repack(src.bare, made.bare)
             is_bare = len(weight.tensors) > 1 and not weight.is_dotted
             name = weight.called(prefix)
@@ -503,8 +503,8 @@ def _decoded_layouts(src: RecordDesc, dst: FormatName, dtype: str) -> tuple[Memo
     """Return the layout that a record is decoded to, and the layout that is stored for it."""
     options = dict(dst.options)
     if options.keys() != {"axes"}:
-        found = memory_desc(src.dims, dtype, str(dst))
-        return found, found
+        desc = memory_desc(src.dims, dtype, str(dst))
+        return desc, desc
     # row-major over the dims in another order, by the letters of the record
     axes = str(options["axes"])
     if dst.name != PLAIN.name or sorted(axes) != sorted(src.letters):
@@ -529,20 +529,20 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
             return held
         raise MemdescError(entry.reason or f"it holds {held!r}")
     if rule.dims is None and entry.is_described and isinstance(held, MemoryDesc):
-        found = memory_desc(held.dims, rule.holds or held.dtype, name)
+        desc = memory_desc(held.dims, rule.holds or held.dtype, name)
     else:
         kind = _element_type(name, data_type(rule.holds or entry.dtype))
-        found = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
-    if entry.is_described and found != held:
+        desc = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
+    if entry.is_described and desc != held:
         raise MemdescError(
-            f"it holds {held!r}, as its descriptor says, not {found!r}; leave out {given}"
+            f"it holds {held!r}, as its descriptor says, not {desc!r}; leave out {given}"
         )
-    if found.nbytes != entry.nbytes:
+    if desc.nbytes != entry.nbytes:
         raise MemdescError(
-            f"it has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims are given "
+            f"it has {entry.nbytes} bytes, but {desc!r} takes {desc.nbytes}; its dims are given "
             "as dims="
         )
-    return found
+    return desc
 
 
 def _element_type(name: str, given: DataType) -> DataType:

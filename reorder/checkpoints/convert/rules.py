@@ -93,10 +93,10 @@ class Rule:
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        found = _expression(self.pattern).match(name[::-1])
-        if self.rename is None or found is None:
+        match = _expression(self.pattern).match(name[::-1])
+        if self.rename is None or match is None:
             return name
-        texts = (text[::-1] for text in reversed(found.groups()))
+        texts = (text[::-1] for text in reversed(match.groups()))
         return re.sub(r"\*", lambda _: next(texts), self.rename)
 
     def fail(self, problem: str) -> NoReturn:
@@ -144,22 +144,22 @@ def read_rules(given: Sequence[str | PathLike[str]]) -> list[Rule]:
             "applies, so their order counts"
         )
     rules: list[Rule] = []
-    for each in given:
-        if isinstance(each, str):
-            rules.append(parse_rule(each))
-        elif isinstance(each, PathLike):
+    for source in given:
+        if isinstance(source, str):
+            rules.append(parse_rule(source))
+        elif isinstance(source, PathLike):
             try:
-                text = read_small(as_path(each), _MAX_FILE).decode("utf-8-sig")
+                text = read_small(as_path(source), _MAX_FILE).decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 raise MemdescError(
-                    f"{fspath(each)!r} is not UTF-8: {error}; save it as UTF-8"
+                    f"{fspath(source)!r} is not UTF-8: {error}; save it as UTF-8"
                 ) from None
             lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
-            with about(repr(fspath(each))):
+            with about(repr(fspath(source))):
                 rules += map(parse_rule, lines)
         else:
             raise MemdescError(
-                f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"
+                f"a rule is a string, or the path of a file of rules, not {short_repr(source)}"
             )
     return rules
 
@@ -236,17 +236,17 @@ def read_format(value: str) -> FormatName:
     """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
         raise MemdescError(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
-    found = _OPTIONS.fullmatch(value)
-    if not found:
+    match = _OPTIONS.fullmatch(value)
+    if not match:
         return FormatName(value)
     options: list[tuple[str, Any]] = []
-    for word in found[2].split(","):
-        name, equals, given = (each.strip() for each in word.partition("="))
+    for word in match[2].split(","):
+        name, equals, given = (side.strip() for side in word.partition("="))
         if not (name and equals and given):
             raise MemdescError(f"{value!r}: options are NAME=VALUE, joined by commas")
         number = int(given) if re.fullmatch(_INTEGER, given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
-    return FormatName(found[1].strip(), tuple(options))
+    return FormatName(match[1].strip(), tuple(options))
 
 
 def _finite(value: str) -> float | None:

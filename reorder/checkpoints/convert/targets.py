@@ -99,7 +99,7 @@ compressed-tensors method=compressed-tensors producer=llm-compressor
 
 def _target(text: str) -> tuple[str, Target]:
     (name, *given), *lines = map(str.split, text.splitlines())
-    fields: dict[str, Any] = dict(each.split("=", 1) for each in given if "=" in each)
+    fields: dict[str, Any] = dict(word.split("=", 1) for word in given if "=" in word)
     if "floats" in fields:
         fields["floats"] = read_format(fields["floats"])
     ways = []
@@ -225,7 +225,7 @@ def _check_known(model: Model) -> None:
     known = {name for weight in model.weights for name in weight.names}
     prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
     codes = {next(iter(weight.tensors)) for weight in model.weights}
-    is_mlx = any(each.desc and each.desc.name.startswith(_MLX) for each in model.weights)
+    is_mlx = any(weight.desc and weight.desc.name.startswith(_MLX) for weight in model.weights)
     for name, entry in model.entries.items():
         prefix, _, role = name.rpartition(".")
         if is_mlx and len(entry.shape) > len("oi"):
@@ -236,11 +236,11 @@ def _check_known(model: Model) -> None:
             )
         if name in known:
             continue
-        for each in beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else ():
+        for scale in beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else ():
             raise MemdescError(
-                f"{name} holds plain {entry.dtype}, but {each} is beside it, as beside codes, or "
+                f"{name} holds plain {entry.dtype}, but {scale} is beside it, as beside codes, or "
                 "as in models that are calibrated and not yet compressed; compress the model with "
-                f"the program that made it, or remove {each} if it is left over"
+                f"the program that made it, or remove {scale} if it is left over"
             )
         if prefix in prefixes and not f".{role}".endswith((".bias", *SERVING, *_CACHE)):
             what = f"is beside the codes of {prefix}, and may change what they mean"
@@ -257,12 +257,12 @@ def _check_known(model: Model) -> None:
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:
     sections = model.configs.sections[1] if model.weights else []
     # in lower case, as transformers expects it
-    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
+    is_declared = target.method in (None, *(section.get("quant_method") for section in sections))
     said_symmetric, dtype = any(map(says_symmetric, sections)), target.dtype
     how = f", {dtype}" if dtype else ", symmetric as config.json says" if said_symmetric else ""
     chosen: dict[str, Chosen] = {}
     rounded, misread = list[str](), dict[str, None]()
-    for weight, desc in ((each, each.desc) for each in model.weights if each.desc is not None):
+    for weight, desc in ((x, x.desc) for x in model.weights if x.desc is not None):
         if dtype is not None:
             dst = decoded_format(desc)
             rounded += [desc.name] if _may_round(desc, dtype) else []
@@ -278,8 +278,8 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
         why = f"they are {name} already; copy it"
         way = f"--map '*: {dtype or 'bf16'}' decodes them"
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
-    lost = [each for each in model.entries if f".{each}".endswith(_CACHE)]
-    kept = {each: entry for each, entry in model.entries.items() if each not in {*lost}}
+    lost = [tensor for tensor in model.entries if f".{tensor}".endswith(_CACHE)]
+    kept = {tensor: entry for tensor, entry in model.entries.items() if tensor not in {*lost}}
     warnings = (*misread, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
     return Decided(model.keeping(kept), target, chosen, warnings)
 
@@ -287,7 +287,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
 def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool) -> FormatName:
     """Return what a record becomes in a target. Fails if the target does not hold its numbers."""
     target, held = TARGETS[name], dict(desc.options)
-    decoded = " and ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
+    decoded = " and ".join(f"--to {key}" for key, other in TARGETS.items() if other.dtype)
     ways = [way for way in target.ways if desc.name in way.sources]
     for way in ways:
         fits = not way.is_symmetric or desc.rule.is_symmetric or said_symmetric
@@ -300,7 +300,7 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
             )
         options = ((key, held[key] if value == "*" else value) for key, value in way.dst.options)
         return FormatName(way.dst.name, (*options,))
-    taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
+    taken = ", ".join(dict.fromkeys(source for way in target.ways for source in way.sources))
     codes = ", ".join({way.codes for way in ways})
     taken += f" with codes of {codes}, not {desc.codes.kind}" if ways else ""
     by = f"--to {name} then rounds them again" if target.floats else ""
@@ -340,14 +340,14 @@ def _misread(prefix: str, src: RecordDesc, dst: FormatName) -> Iterator[str]:
 def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decided:
     """Return how all floats of a model get another type, as loaders do."""
     entries = model.entries.values()
-    codes = [each for each in entries if len(each.shape) > 1 and holds_codes(each)]
+    codes = [entry for entry in entries if len(entry.shape) > 1 and holds_codes(entry)]
     if codes:
         raise MemdescError(
             f"{codes[0].name} of {codes[0].dtype} may hold codes, which some of the floats may "
             f"scale; if not, --map 'PATTERN: {dtype}' changes the floats that it names"
         )
-    floats = [each for each in entries if each.dtype in UNQUANTISED]
-    moved = {each.name: each.dtype for each in floats if each.dtype != dtype}
+    floats = [entry for entry in entries if entry.dtype in UNQUANTISED]
+    moved = {entry.name: entry.dtype for entry in floats if entry.dtype != dtype}
     if not moved:
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
         raise _nothing(model, why)
@@ -368,29 +368,29 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     rows, columns = block_sizes(dst.name, (SCHEMES[dst.name].defaults | dict(dst.options))["block"])
     what = f"blocks of {rows} x {columns} do not cover"
     moved, left, stacks = dict[str, str](), list[str](), list[str]()
-    for full, each in model.entries.items():
+    for full, entry in model.entries.items():
         layer = full.removesuffix(WEIGHT)
-        if each.dtype not in UNQUANTISED:
+        if entry.dtype not in UNQUANTISED:
             continue
-        stacks += [full] if holds_experts(each) else []
-        is_linear = layer != full and len(each.shape) == len("oi") and is_inner(layer)
+        stacks += [full] if holds_experts(entry) else []
+        is_linear = layer != full and len(entry.shape) == len("oi") and is_inner(layer)
         # PyTorch's MultiheadAttention and I-BERT multiply by their weights themselves
         beside = (f"{layer.removesuffix(_PROJECTION)}in_proj_weight", f"{full}_integer")
         is_kept = _KEPT.fullmatch(layer) or not model.entries.keys().isdisjoint(beside)
         if not is_linear or is_kept:
             continue
         bias = model.entries.get(f"{layer}.bias")
-        if bias is not None and bias.shape != each.shape[:1]:
+        if bias is not None and bias.shape != entry.shape[:1]:
             raise MemdescError(
-                f"{full} of shape {each.shape} with a bias of shape {bias.shape} has its outputs "
+                f"{full} of shape {entry.shape} with a bias of shape {bias.shape} has its outputs "
                 "last, as layers of class Conv1D in GPT-2, and transformers expects only those of "
                 "class Linear to be quantised"
             )
-        if not (each.shape[0] % rows or each.shape[1] % columns):
-            moved[full] = each.dtype
+        if not (entry.shape[0] % rows or entry.shape[1] % columns):
+            moved[full] = entry.dtype
         elif block_of(full):
             raise MemdescError(
-                f"{what} {full} of shape {each.shape}, and transformers expects that all experts "
+                f"{what} {full} of shape {entry.shape}, and transformers expects that all experts "
                 "are quantised; --map quantises the weights that its rules name"
             )
         else:
