@@ -177,12 +177,12 @@ class Identification(NamedTuple):
     readings: tuple[TypeReading, ...] = ()
 
 
-def _title(found: Candidate) -> str:
+def _title(candidate: Candidate) -> str:
     """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
-    first, *others = [name.text for name in found.names] or [repr(found.desc)]
+    first, *others = [name.text for name in candidate.names] or [repr(candidate.desc)]
     text = f"{first} ({first_of(others, _MAX_NAMES)})" if others else first
-    text += dims_in_order(found.order)
-    return text if found.is_padding_zero else f"{text}, with padding that is not zero"
+    text += dims_in_order(candidate.order)
+    return text if candidate.is_padding_zero else f"{text}, with padding that is not zero"
 
 
 def dims_in_order(order: tuple[int, ...]) -> str:
@@ -192,9 +192,9 @@ def dims_in_order(order: tuple[int, ...]) -> str:
     return f" of the dims in the order {' '.join(LETTERS[dim] for dim in order)}"
 
 
-def _titles(found: Sequence[Candidate]) -> str:
-    shown = "; ".join(_title(each) for each in found[:_MAX_LISTED])
-    return f"{shown}; ..." if len(found) > _MAX_LISTED else shown
+def _titles(candidates: Sequence[Candidate]) -> str:
+    shown = "; ".join(_title(candidate) for candidate in candidates[:_MAX_LISTED])
+    return f"{shown}; ..." if len(candidates) > _MAX_LISTED else shown
 
 
 def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
@@ -254,7 +254,7 @@ def identify(
     >>> reorder.identify(packed, w.T).candidates[0].order
     (1, 0)
     """
-    found = _bytes_of(data)
+    raw = _bytes_of(data)
     check_amount("atol", atol)
     check_amount("rtol", rtol)
     if (like is None) == (dims is None):
@@ -266,17 +266,17 @@ def identify(
     kind = None if dtype is None else data_type(dtype)
     if dims is not None:
         sizes = checked_ints("dims", dims)
-        return _by_padding(found, sizes, kind or _type_of(data, prod(sizes)))
+        return _by_padding(raw, sizes, kind or _type_of(data, prod(sizes)))
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
-    answer = _by_values(found, plain, kind, (atol, rtol))
+    answer = _by_values(raw, plain, kind, (atol, rtol))
     if not answer.candidates and not answer.near:
-        answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
+        answer = answer._replace(verdict=answer.verdict + _if_swapped(raw, plain, kind))
     is_exact = plain.desc.dtype.name in INTEGERS or atol or rtol
     if answer.candidates or answer.near or is_exact:
         return answer
     # another kernel may round differently
-    loose = _by_values(found, plain, kind, (0.0, _LOOSE))
+    loose = _by_values(raw, plain, kind, (0.0, _LOOSE))
     if not loose.candidates:
         return answer
     hint = f"; with rtol={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
@@ -329,7 +329,7 @@ def _by_values(
             for known in layouts:
                 if known.key not in compared:
                     compared[known.key] = reference.compare(known)
-        exact = tuple(each for each in compared.values() if each.agreement == 1)
+        exact = tuple(candidate for candidate in compared.values() if candidate.agreement == 1)
         if exact:
             break
     if len(exact) == 1:
@@ -339,10 +339,10 @@ def _by_values(
         return Identification(
             exact, (), f"{len(exact)} layouts give these bytes, {why}: {_titles(exact)}"
         )
-    types = [each.desc.dtype for each in references]
+    types = [reference.desc.dtype for reference in references]
     others = _in_other_types(data, plain, types)
-    near = sorted((*compared.values(), *others), key=lambda each: -each.agreement)[:_MAX_NEAR]
-    near = [each for each in near if each.agreement >= _NEAR]
+    near = sorted((*compared.values(), *others), key=lambda x: -x.agreement)[:_MAX_NEAR]
+    near = [candidate for candidate in near if candidate.agreement >= _NEAR]
     what = f"{dims} elements of {' or '.join(map(str, types))}"
     verdict = _nearest(near, types, what) if near else _no_layout(len(data), what, sizes)
     return Identification((), tuple(near), verdict)
@@ -353,9 +353,9 @@ def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) 
     kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
     for kind in (kind for kind in kinds if kind.is_packed):
         swapped = (data >> 4 | data << 4).astype(np.uint8)
-        found = _by_values(swapped, plain, kind, (0.0, 0.0)).candidates
-        if found:
-            return f"; with the halves of each byte swapped, as {kind}, {_titles(found)} does"
+        candidates = _by_values(swapped, plain, kind, (0.0, 0.0)).candidates
+        if candidates:
+            return f"; with the halves of each byte swapped, as {kind}, {_titles(candidates)} does"
     return ""
 
 
@@ -365,7 +365,7 @@ def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) ->
     named = _title(near[0])
     if agreement == 1:
         alike = [each for each in near if each.desc.layout == desc.layout and each.agreement == 1]
-        fitting = " or ".join(str(each.desc.dtype) for each in alike)
+        fitting = " or ".join(str(candidate.desc.dtype) for candidate in alike)
         return f"no known layout of {what} gives these bytes; as {fitting}, {named} does"
     kind = "" if desc.dtype in types else f", as {desc.dtype}"
     share = f"{agreement:.2%} of the elements are where {named} has them{kind}"
@@ -382,7 +382,7 @@ def _in_other_types(
     own, dims = plain.desc.dtype, plain.desc.dims
     order = tuple(range(len(dims)))
     by_width: dict[int, list[_Known]] = {}
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for kind in _USUAL:
         if kind in tried:
             continue
@@ -394,8 +394,8 @@ def _in_other_types(
         if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
             continue
         reference = _Reference(data, memory, (0.0, 0.0))
-        found += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
-    return found
+        candidates += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
+    return candidates
 
 
 class _Reference:
@@ -408,7 +408,7 @@ class _Reference:
         self._data = data
         self._allowed = allowed
         self._values = self._read(plain.data)
-        self._found = self._read(data)
+        self._elements = self._read(data)
         count = self.desc.nelems
         places = np.random.default_rng(0).integers(0, count, _SAMPLES)
         self._at = np.arange(count) if count <= _SAMPLES else places
@@ -423,22 +423,22 @@ class _Reference:
         memory = Memory(desc, data[: desc.nbytes], zero_pad=False)
         return widened([memory.numpy()])[0]
 
-    def _agreement(self, found: NDArray[Any], values: NDArray[Any]) -> float:
+    def _agreement(self, elements: NDArray[Any], values: NDArray[Any]) -> float:
         """Return the share of elements that are equal, or near enough."""
-        is_equal = found == values
+        is_equal = elements == values
         if any(self._allowed):
             atol, rtol = self._allowed
             with np.errstate(invalid="ignore"):  # infinities
-                is_near = np.abs(found - values) <= atol + rtol * np.abs(values)
+                is_near = np.abs(elements - values) <= atol + rtol * np.abs(values)
             is_equal |= is_near & np.isfinite(values)
-            is_equal |= np.isnan(found) & np.isnan(values)
+            is_equal |= np.isnan(elements) & np.isnan(values)
         return float(is_equal.mean())
 
     def compare(self, known: _Known) -> Candidate:
         """Compare a sample of the elements and, if all of it agrees, all elements."""
         desc = known.by_caller
-        found = self._found[desc.offset(self._indices)]
-        agreement = self._agreement(found, self._values[self._at])
+        sample = self._elements[desc.offset(self._indices)]
+        agreement = self._agreement(sample, self._values[self._at])
         is_padding_zero = True
         if agreement == 1:
             memory = Memory(desc, self._data, zero_pad=False)
@@ -456,36 +456,36 @@ def _by_padding(
     types = [dtype] if dtype else [DATA_TYPES[name] for name in _WIDTHS]
     order = tuple(range(len(dims)))
     known = [_known_layouts(dims, kind, order, len(data)) for kind in types]
-    fitting = [each for layouts, _ in known for each in layouts]
-    found = [
-        Candidate(each.by_caller, order, _names(each), 1.0, is_padding_zero=True)
-        for each in fitting
-        if _is_padding_zero(data, each.by_caller)
+    fitting = [layout for layouts, _ in known for layout in layouts]
+    candidates = [
+        Candidate(layout.by_caller, order, _names(layout), 1.0, is_padding_zero=True)
+        for layout in fitting
+        if _is_padding_zero(data, layout.by_caller)
     ]
-    found.sort(key=_likelihood)
-    widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
-    read = tuple(each for bits in sorted(widths) for each in _readings(data, bits))
+    candidates.sort(key=_likelihood)
+    widths = {dtype.bits} if dtype else {candidate.desc.dtype.bits for candidate in candidates}
+    read = tuple(reading for bits in sorted(widths) for reading in _readings(data, bits))
     if dtype is None:
-        for k, each in enumerate(found):
-            likely = _likely_types(read, each.desc.dtype.bits)
+        for k, candidate in enumerate(candidates):
+            likely = _likely_types(read, candidate.desc.dtype.bits)
             if len(likely) == 1:
-                found[k] = each._replace(desc=each.desc.with_dtype(likely[0]))
+                candidates[k] = candidate._replace(desc=candidate.desc.with_dtype(likely[0]))
             else:
-                found[k] = each._replace(is_type_known=False)
+                candidates[k] = candidate._replace(is_type_known=False)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
         verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
-    elif not found:
+    elif not candidates:
         verdict = f"all {len(fitting)} layouts of this size have padding that is not zero here"
-    elif len(found) == 1:
-        verdict = f"the size and zero padding leave one layout: {_titles(found)}"
+    elif len(candidates) == 1:
+        verdict = f"the size and zero padding leave one layout: {_titles(candidates)}"
     else:
-        why = "" if found[0].desc.has_padding else ", none of which has padding"
+        why = "" if candidates[0].desc.has_padding else ", none of which has padding"
         verdict = (
-            f"the size and zero padding leave {len(found)} layouts{why}; a tensor of the same "
+            f"the size and zero padding leave {len(candidates)} layouts{why}; a tensor of the same "
             "values tells them apart"
         )
-    return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
+    return Identification(tuple(candidates), (), verdict + _doubt(dtype, read), read)
 
 
 def _readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
@@ -516,15 +516,15 @@ def _reading(kind: DataType, words: NDArray[np.unsignedinteger]) -> TypeReading:
 def _likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
     """Return the types in which nearly all elements are ordinary, of one width if it is given."""
     return [
-        each.dtype
-        for each in read
-        if each.ordinary >= _ORDINARY and bits in {None, each.dtype.bits}
+        reading.dtype
+        for reading in read
+        if reading.ordinary >= _ORDINARY and bits in {None, reading.dtype.bits}
     ]
 
 
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     """Return a remark if the bytes do not look like the given type, but like another one."""
-    given = next((each for each in read if each.dtype == dtype), None)
+    given = next((reading for reading in read if reading.dtype == dtype), None)
     others = _likely_types(read)
     if given is None or given.ordinary > 1 - _ORDINARY or not others:
         return ""
@@ -534,10 +534,10 @@ def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     )
 
 
-def _likelihood(found: Candidate) -> tuple[int, ...]:
+def _likelihood(candidate: Candidate) -> tuple[int, ...]:
     """Return a key by which likely layouts come first: zero padding is not a coincidence."""
-    desc = found.desc
-    systems = {name.vocabulary for name in found.names if name.domain == "data"}
+    desc = candidate.desc
+    systems = {name.vocabulary for name in candidate.names if name.domain == "data"}
     is_permuted = desc != memory_desc(desc.dims, desc.dtype)
     return desc.nelems - desc.padded_nelems, len(desc.layout.blocks), is_permuted, -len(systems)
 
@@ -631,7 +631,7 @@ def _known_layouts(
     Returns the layouts of `nbytes`, and the sizes of all known layouts, in bytes.
     """
     ordered = tuple(dims[k] for k in order)
-    found: dict[tuple[object, ...], list[MemoryDesc]] = {}
+    layouts: dict[tuple[object, ...], list[MemoryDesc]] = {}
     sizes = set()
     for tag in _known_tags(ordered, dtype.bits):
         try:
@@ -641,14 +641,14 @@ def _known_layouts(
         sizes.add(dtype.nbytes(layout.span))
         if dtype.nbytes(layout.span) == nbytes:
             desc = desc_of(dtype, layout)
-            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+            layouts.setdefault(_key(desc.permute_axes(order)), []).append(desc)
     for desc in _swizzled_tiles(ordered, dtype):
         sizes.add(desc.nbytes)
         if desc.nbytes == nbytes:
-            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
-    for descs in found.values():
+            layouts.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+    for descs in layouts.values():
         descs.sort(key=lambda desc: (-len(desc.layout.axes), len(desc.layout.blocks)))
-    return [_Known(order, descs, key) for key, descs in found.items()], sizes
+    return [_Known(order, descs, key) for key, descs in layouts.items()], sizes
 
 
 # enough for one tensor with its dims in any order, in several widths
@@ -657,17 +657,17 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> tuple[FormatTag, ...]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""
     letters = LETTERS[: len(dims)]
     plain = map("".join, permutations(letters)) if len(dims) <= _MAX_PERMUTED else [letters]
-    found = dict.fromkeys(parse_tag(text) for text in plain)
+    tags = dict.fromkeys(parse_tag(text) for text in plain)
     for known, parsed in names_for(len(dims), bits):
         with suppress(UnsupportedFormatError):  # a name for other sizes
             parsed.vocabulary.check_dims(known.text, dims, parsed.tag)
-            found[parsed.tag] = None
+            tags[parsed.tag] = None
     for name in known_images():
         with suppress(MemdescError):  # a name for other dims
             tag = resolve_image(name.text, dims).tag
             if tag.ndims == len(dims):
-                found[tag] = None
-    return tuple(found)
+                tags[tag] = None
+    return tuple(tags)
 
 
 def _swizzled_tiles(dims: tuple[int, ...], dtype: DataType) -> Iterator[MemoryDesc]:
@@ -711,5 +711,5 @@ def _along_dims(
         np.moveaxis(offsets, k, 0).reshape(size, -1)[:, 0] for k, size in enumerate(offsets.shape)
     ]
     if np.array_equal(reduce(np.add.outer, along), offsets):
-        return {(dim,): each for dim, each in zip(dims, along, strict=True)}
+        return {(dim,): dim_offsets for dim, dim_offsets in zip(dims, along, strict=True)}
     return {dims: offsets}

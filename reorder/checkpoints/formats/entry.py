@@ -266,11 +266,11 @@ def check_name(name: object) -> str:
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
     """Refuse tensors that share a name, or whose name or shape cannot be stored."""
-    found: set[str] = set()
+    names: set[str] = set()
     for tensor in tensors:
-        if check_name(tensor.name) in found:
+        if check_name(tensor.name) in names:
             raise MemdescError(f"two tensors would be called {short_repr(tensor.name)} in {file!r}")
-        found.add(tensor.name)
+        names.add(tensor.name)
         dtype = DATA_TYPES.get(tensor.dtype)
         bits = prod(tensor.shape) * dtype.bits if dtype else tensor.nbytes * BYTE_BITS
         if bits != tensor.nbytes * BYTE_BITS:
@@ -282,21 +282,21 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return a file's entries by name; refuse equal names, and bytes shared or past its end."""
-    found: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     for entry in entries:
-        if check_name(entry.name) in found:
+        if check_name(entry.name) in by_name:
             raise MemdescError(f"two tensors are called {short_repr(entry.name)}")
-        found[entry.name] = entry
+        by_name[entry.name] = entry
         start, end, size = entry.offset, entry.offset + entry.nbytes, entry.state.nbytes
         if not 0 <= start <= end <= size:
             name = short_repr(entry.name)
             raise MemdescError(f"{name} takes bytes {start} to {end} of {size}; it was cut off")
-    places = sorted((x.offset, x.offset + x.nbytes, x.name) for x in found.values() if x.nbytes)
+    places = sorted((x.offset, x.offset + x.nbytes, x.name) for x in by_name.values() if x.nbytes)
     for (_, end, one), (start, _, other) in pairwise(places):
         if end > start:
             names = f"{short_repr(one)} and {short_repr(other)}"
             raise MemdescError(f"{names} overlap: bytes end at {end}, and others start at {start}")
-    return found
+    return by_name
 
 
 def joined(path: Path, parts: Sequence[Container]) -> Container:
@@ -306,7 +306,7 @@ def joined(path: Path, parts: Sequence[Container]) -> Container:
     for part in parts:
         if twice := entries.keys() & part.entries.keys():
             name = min(twice)
-            held, other = (each[name].file.name for each in (entries, part.entries))
+            held, other = (side[name].file.name for side in (entries, part.entries))
             raise MemdescError(
                 f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}; name one of "
                 "the files, or remove the one that is left over"
@@ -371,7 +371,7 @@ class PlannedFile(NamedTuple):
 
     def with_data(self, data: Mapping[str, bytes | memoryview]) -> PlannedFile:
         """Return the file with the bytes of those of its tensors that are known already."""
-        held = ((self.spans[name][0], each) for name, each in data.items() if name in self.spans)
+        held = ((self.spans[name][0], raw) for name, raw in data.items() if name in self.spans)
         return self._replace(headers=(*self.headers, *held))
 
     def write(self, out: BinaryIO) -> None:
@@ -398,7 +398,7 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
         raise MemdescError(f"{what} {short_repr(name)} cannot be followed") from None
     # Hugging Face's cache has links, in snapshots and their folders, to files in one folder
     caches = (above.parent for above in home.parents if above.name == "snapshots")
-    if not real.is_relative_to(home) and all(real.parent != each / "blobs" for each in caches):
+    if not real.is_relative_to(home) and all(real.parent != cache / "blobs" for cache in caches):
         way = "put the file itself there, or a hard link"
         raise MemdescError(f"{what} {short_repr(name)} is a link {out}; {way}")
     return path
@@ -500,7 +500,7 @@ def container_of(
     form: str, path: Path, entries: Sequence[Entry], metadata: Mapping[str, Any]
 ) -> Container:
     """Return what a file's headers say, given its tensors, and metadata with the descriptors."""
-    names = {each.name for each in entries}
+    names = {entry.name for entry in entries}
     texts, rest = dict[str, str](), dict[str, Any]()
     for key, text in metadata.items():
         name = key.removeprefix(PREFIX)
@@ -511,8 +511,8 @@ def container_of(
             rest[key] = text
     if unknown := texts.keys() - names:
         raise MemdescError(f"a descriptor of {short_repr(min(unknown))}, which it does not have")
-    found = check_entries(describe(each, texts.get(each.name)) for each in entries)
-    return Container(form, found, rest, (path,))
+    checked = check_entries(describe(entry, texts.get(entry.name)) for entry in entries)
+    return Container(form, checked, rest, (path,))
 
 
 def _is_descriptor(text: str) -> bool:
@@ -525,13 +525,13 @@ def _is_descriptor(text: str) -> bool:
 
 def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
     """Return the metadata for tensors whose dtype and shape alone do not say what they hold."""
-    found = {}
+    texts = {}
     for tensor in tensors:
         implied, _ = stored_desc(tensor.dtype, tensor.shape)
         desc = tensor.desc or implied
         if desc is not None and (desc != implied or tensor.note):
-            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
-    return found
+            texts[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
+    return texts
 
 
 def describe(entry: Entry, text: str | None, source: str = "") -> Entry:
@@ -584,7 +584,7 @@ def _misfit(entry: Entry, desc: Desc) -> str:
     shape = [size for size in entry.shape if size > 1]
     orders = [blocks] if len(blocks) == desc.ndims else [blocks, desc.padded_dims]
     axes = [[size for size in order if size > 1] for order in orders]
-    is_joined = any(shape[1:] == each[len(each) - len(shape) + 1 :] for each in axes)
+    is_joined = any(shape[1:] == order[len(order) - len(shape) + 1 :] for order in axes)
     if is_plain:
         is_alike = shape in axes or (is_joined and len(blocks) > len(entry.shape) == GGUF_NDIMS)
         return "" if is_flat or (is_same and is_alike) else meant
@@ -638,9 +638,9 @@ def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
     """Return the blocks' extents in memory order; None if they leave gaps."""
     if desc.layout.xor:
         return None
-    found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
-    is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
-    return found if is_full or not desc.nelems else None
+    extents = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
+    is_full = prod(extents) == desc.padded_nelems == desc.layout.span and not desc.offset0
+    return extents if is_full or not desc.nelems else None
 
 
 def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
@@ -696,5 +696,5 @@ def joined_tensors(
     `facts` are what `record_fields` returns for a record, or ``quantized`` with axis and groups.
     """
     first = next(iter(tensors))
-    note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    note = {"name": name, **facts, "tensors": {role: x.name for role, x in tensors.items()}}
     return {**tensors, first: tensors[first]._replace(note=note)}

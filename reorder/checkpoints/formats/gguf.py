@@ -220,10 +220,10 @@ def _info(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
 
 
 def _alignment(values: Mapping[str, Any]) -> int:
-    found = _integer(values, _ALIGNMENT_KEY, _ALIGNMENT)
-    if not found or found & (found - 1):
-        raise MemdescError(f"{_ALIGNMENT_KEY} is {found}, not a power of 2")
-    return found
+    alignment = _integer(values, _ALIGNMENT_KEY, _ALIGNMENT)
+    if not alignment or alignment & (alignment - 1):
+        raise MemdescError(f"{_ALIGNMENT_KEY} is {alignment}, not a power of 2")
+    return alignment
 
 
 def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
@@ -245,7 +245,7 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
         places[tensor.name], at = at, at + -(-tensor.nbytes // alignment) * alignment
     text = b"".join(head)
     start = -(-len(text) // alignment) * alignment
-    spans = {each.name: (start + places[each.name], each.nbytes) for each in tensors}
+    spans = {tensor.name: (start + places[tensor.name], tensor.nbytes) for tensor in tensors}
     return PlannedFile(name, start + at, ((0, text),), spans)
 
 

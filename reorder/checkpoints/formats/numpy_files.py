@@ -201,8 +201,8 @@ def plan_npy(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) 
 def read_npz(path: Path) -> Container:
     """Read the headers of all members, which must not be compressed."""
     with _opened(path) as archive:
-        found = [_entry(archive, path, name) for name in _arrays(archive)]
-        return Container("npz", check_entries(found), {}, (path,))
+        entries = [_entry(archive, path, name) for name in _arrays(archive)]
+        return Container("npz", check_entries(entries), {}, (path,))
 
 
 def unpack_npz(path: Path, name: str | None = None) -> Container:
@@ -218,8 +218,8 @@ def unpack_npz(path: Path, name: str | None = None) -> Container:
                 f"its members unpack to {nbytes} bytes, more than the {limit} allowed; numpy.load "
                 "reads it if you trust it"
             )
-        found = [_entry(archive, path, each, wanted=(name or each,)) for each in _arrays(archive)]
-        return Container("npz", {entry.name: entry for entry in found}, {}, (path,))
+        entries = [_entry(archive, path, key, wanted=(name or key,)) for key in _arrays(archive)]
+        return Container("npz", {entry.name: entry for entry in entries}, {}, (path,))
 
 
 def check_npz(path: Path) -> None:
@@ -252,10 +252,10 @@ def _arrays(archive: zipfile.ZipFile) -> list[str]:
     twice, count = Counter(names or [""]).most_common(1)[0]
     if count > 1:
         raise MemdescError(f"it has {count} members called {short_repr(twice)}")
-    found = [check_name(name.removesuffix(_ENDING)) for name in names if name.endswith(_ENDING)]
-    if names and not found:
+    arrays = [check_name(name.removesuffix(_ENDING)) for name in names if name.endswith(_ENDING)]
+    if names and not arrays:
         raise MemdescError(f"none of its {len(names)} members is a .npy: it is another .zip")
-    return found
+    return arrays
 
 
 def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, ...] = ()) -> Entry:
@@ -263,10 +263,10 @@ def _entry(archive: zipfile.ZipFile, path: Path, name: str, wanted: tuple[str, .
     infos, raw = archive.NameToInfo, cast("IO[bytes]", archive.fp)
     info, beside = infos[f"{name}{_ENDING}"], infos.get(f"{name}{_DESCRIPTOR}")
     legal = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} if wanted else {zipfile.ZIP_STORED}
-    for each in filter(None, (info, beside)):
-        if each.compress_type not in legal or each.flag_bits & 1:
+    for member in filter(None, (info, beside)):
+        if member.compress_type not in legal or member.flag_bits & 1:
             raise MemdescError(
-                f"member {short_repr(each.filename)} is compressed, or has a password; "
+                f"member {short_repr(member.filename)} is compressed, or has a password; "
                 "reorder.load_all reads what numpy.savez_compressed writes"
             )
     # zipfile compares a checksum only of what is read once, from the start to the end

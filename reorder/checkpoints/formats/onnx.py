@@ -127,7 +127,7 @@ class _Field(NamedTuple):
     def pair(self) -> tuple[str, str]:
         """Return the key and the value of an entry of a map."""
         held = {_KEY: "", _VALUE: ""}
-        held |= {each.number: each.text() for each in self.fields() if each.number in held}
+        held |= {field.number: field.text() for field in self.fields() if field.number in held}
         return held[_KEY], held[_VALUE]
 
 
@@ -180,7 +180,7 @@ def read(path: Path) -> Container:
     Strings, numbers in fields such as `int64_data`, and sparse tensors stay part of the model.
     """
     metadata: dict[str, str] = {}
-    found: list[tuple[str, Entry | None]] = []
+    initializers: list[tuple[str, Entry | None]] = []
     sparse: list[str] = []
     has_graph = has_nodes = False
     with open_container(path, "an ONNX model") as (_, state):
@@ -193,19 +193,19 @@ def read(path: Path) -> Container:
             for inner in field.fields() if field.number == _GRAPH else ():
                 has_nodes |= inner.number == _NODE
                 if inner.number == _INITIALIZER:
-                    found.append(_initializer(inner, path, files))
+                    initializers.append(_initializer(inner, path, files))
                 elif inner.number == _SPARSE:
-                    values = (each for each in inner.fields() if each.number == _SPARSE_VALUES)
-                    sparse += [_initializer(each, path, files)[0] for each in values]
+                    values = (value for value in inner.fields() if value.number == _SPARSE_VALUES)
+                    sparse += [_initializer(value, path, files)[0] for value in values]
         if not has_graph:
             raise MemdescError("it has no graph")
-        double, count = Counter([name for name, _ in found] or [""]).most_common(1)[0]
+        double, count = Counter([name for name, _ in initializers] or [""]).most_common(1)[0]
         if count > 1:
             raise MemdescError(f"{count} initializers are called {short_repr(double)}")
-        entries = [entry for _, entry in found if entry is not None]
+        entries = [entry for _, entry in initializers if entry is not None]
         for place in files:
             with naming(place):
                 check_entries(entry for entry in entries if entry.file == place)
-    others = [name for name, entry in found if entry is None] + sparse
+    others = [name for name, entry in initializers if entry is None] + sparse
     named = {entry.name: describe(entry, None) for entry in entries}
     return Container("onnx", named, metadata, (*files,), (*others,), has_nodes)

@@ -73,19 +73,19 @@ def read(path: Path) -> Container:
                 dtype, shape, at, nbytes = _checked(fields)
             entries.append(Entry(name, dtype, shape, path, start + at, nbytes, state))
             end += nbytes
-        found = container_of("safetensors", path, entries, metadata)
+        container = container_of("safetensors", path, entries, metadata)
         if end != state.nbytes:
             where = f"byte {end} of {state.nbytes}, by the sizes in the header"
             raise MemdescError(f"its tensors end at {where}; a safetensors file has no gaps")
-        return found
+        return container
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         double, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise MemdescError(f"its header has the key {short_repr(double)} twice")
-    return found
+    return fields
 
 
 def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
@@ -109,7 +109,7 @@ def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
     bits = _BITS.get(kind) if isinstance(kind, str) else None
     if not bits:
         raise MemdescError(f"{short_repr(kind)} is not a data type of safetensors")
-    is_list = isinstance(span, list) and [type(each) for each in span] == [int, int]
+    is_list = isinstance(span, list) and [type(limit) for limit in span] == [int, int]
     if not is_list or not 0 <= span[0] <= span[1]:
         raise MemdescError(f"data_offsets are not a range, but {short_repr(span)}")
     nbytes = span[1] - span[0]
@@ -136,7 +136,7 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
         most = f"at most {_MAX_HEADER} are read"
         raise MemdescError(f"the header of {name!r} would have {len(text)} bytes; {most}")
     head = len(text).to_bytes(_LENGTH, "little") + text
-    spans = {each.name: (len(head) + places[each.name], each.nbytes) for each in tensors}
+    spans = {tensor.name: (len(head) + places[tensor.name], tensor.nbytes) for tensor in tensors}
     return PlannedFile(name, len(head) + at, ((0, head),), spans)
 
 
@@ -194,7 +194,7 @@ def read_folder(folder: Path) -> Container:
         shards = whole
     elif numbered:
         shards = numbered
-    found, unread = _read_shards(folder, shards)
+    containers, unread = _read_shards(folder, shards)
     if absent := _absent(shards):
         is_are = "is" if len(absent) == 1 else "are"
         why = (
@@ -205,7 +205,7 @@ def read_folder(folder: Path) -> Container:
         # one of them speaks for all
         unread = dict.fromkeys(absent, Unread("it is missing too")) | unread
         unread[absent[0]] = Unread(why)
-    return joined(folder, [*found.values()])._replace(unread=unread)
+    return joined(folder, [*containers.values()])._replace(unread=unread)
 
 
 def _own(names: Collection[str], ending: str = _ENDING) -> list[str]:
@@ -221,27 +221,27 @@ def find_indices(names: Sequence[str]) -> list[str]:
 
 def _absent(shards: Sequence[str]) -> list[str]:
     """Return the names of shards that are missing according to the numbers in other names."""
-    found = []
+    expected = []
     for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
         numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
-        found += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
-    return sorted({*found} - {*shards})
+        expected += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
+    return sorted({*expected} - {*shards})
 
 
 def _read_shards(
     folder: Path, names: Iterable[str]
 ) -> tuple[dict[str, Container], dict[str, Unread]]:
     """Return the shards that can be read, at least one, and why others cannot."""
-    found: dict[str, Container] = {}
+    shards: dict[str, Container] = {}
     unread: dict[str, Unread] = {}
     for name in names:
         try:
-            found[name] = read(safe_path(folder, name, "the shard"))
+            shards[name] = read(safe_path(folder, name, "the shard"))
         except MemdescError as error:
             unread[name] = Unread(str(error))
-    if not found:
+    if not shards:
         raise MemdescError(next(iter(unread.values())).reason)
-    return found, unread
+    return shards, unread
 
 
 def read_index(path: Path) -> Container:
@@ -250,30 +250,30 @@ def read_index(path: Path) -> Container:
     with naming(path):
         names = _weight_map(text)
         shards, unread = _read_shards(path.parent, sorted({*names.values()}))
-    found = joined(path, [*shards.values()])
+    container = joined(path, [*shards.values()])
     with naming(path):
         for name, shard in names.items():
             if shard in shards and name not in shards[shard].entries:
                 msg = f"{short_repr(name)} should be in {shard!r}, which does not have it"
                 raise MemdescError(f"{msg}; get both again, or correct the index")
-        if unknown := found.entries.keys() - names.keys():
+        if unknown := container.entries.keys() - names.keys():
             msg = f"it does not name {short_repr(min(unknown))}, which a shard holds"
             raise MemdescError(f"{msg}; get both again, or correct the index")
     held = {
         file: Unread(f"{str(path)!r}: {why}", tuple(name for name in names if names[name] == file))
         for file, (why, _) in unread.items()
     }
-    return found._replace(unread=held)
+    return container._replace(unread=held)
 
 
 def homes_beside(path: Path) -> dict[str, str]:
     """Return the file of each tensor of the model that a file is a shard of, if it is one."""
-    found: dict[str, str] = {}
+    homes: dict[str, str] = {}
     for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
         with suppress(MemdescError):  # otherwise the index says nothing about this file
             names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
-            found |= names if path.name in names.values() else {}
-    return found
+            homes |= names if path.name in names.values() else {}
+    return homes
 
 
 def _weight_map(text: bytes) -> dict[str, str]:
@@ -302,8 +302,8 @@ def stem_of(names: Iterable[str], *, is_any: bool = True) -> str:
     is ``model`` if the names start differently or, unless `is_any`, not as transformers or
     diffusers expects.
     """
-    found = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
-    stem = found.pop() if len(found) == 1 else _STEM
+    stems = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
+    stem = stems.pop() if len(stems) == 1 else _STEM
     known = stem.partition(".")[0]
     return known if known in _STEMS else stem if is_any else _STEM
 

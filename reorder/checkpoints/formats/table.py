@@ -160,10 +160,10 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     given = as_path(path)
     is_folder = os.path.isdir(given)  # noqa: PTH112 - names of any length
     if is_folder or given.name.endswith(INDEX_ENDING):
-        found = read_folder(given) if is_folder else read_index(given)
-        if found.unread and not skip_unreadable:
-            raise MemdescError(next(iter(found.unread.values())).reason)
-        return found
+        container = read_folder(given) if is_folder else read_index(given)
+        if container.unread and not skip_unreadable:
+            raise MemdescError(next(iter(container.unread.values())).reason)
+        return container
     kind = kind_of(given)
     if isinstance(kind, Foreign):
         raise refusal(given, kind)
@@ -179,7 +179,7 @@ def plan_file(
     row = format_of(given)
     check_planned(given.name, tensors)
     if row.plan is None:
-        endings = ", ".join(each.ending for each in FORMATS.values() if each.plan)
+        endings = ", ".join(form.ending for form in FORMATS.values() if form.plan)
         raise MemdescError(
             f"{str(given)!r}: a {row.ending} is read but not written; name one of {endings}"
         )

@@ -181,15 +181,15 @@ class Reorder(Change):
         attr = self.attr
         if attr is None or not attr.parameters:
             return super().part(region, read, written, **more)
-        operands = {each.role: each for each in bind(attr, self.src, self.dst).operands}
+        operands = {operand.role: operand for operand in bind(attr, self.src, self.dst).operands}
         given: dict[str, Any] = {}
-        for each in filter(lambda each: each.mask, attr.parameters):
-            operand = operands[each.role]
+        for parameter in filter(lambda parameter: parameter.mask, attr.parameters):
+            operand = operands[parameter.role]
             along = tuple(
                 slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
                 for dim, (size, at, group) in enumerate(zip(*region, operand.groups, strict=True))
             )
-            given[each.role] = each.values.reshape(operand.sizes)[along].reshape(-1)
+            given[parameter.role] = parameter.values.reshape(operand.sizes)[along].reshape(-1)
         return super().part(region, read, written, attr=replace(attr, **given))
 
 
@@ -256,11 +256,11 @@ class Quantize(Change):
         """Codes, scales and zero points."""
         if isinstance(self.dst, RecordDesc):
             return super().writes
-        found = dict(super().writes)
+        operands = dict(super().writes)
         for role, desc in self.scales.items():
             part = FieldLayout.of(desc)._replace(groups=self.alignment)
-            found[role] = Operand(desc.nbytes, (part,), is_written=True)
-        return found
+            operands[role] = Operand(desc.nbytes, (part,), is_written=True)
+        return operands
 
     def apply(self, read: Bytes) -> Bytes:
         """Choose scales, and convert."""
@@ -362,14 +362,14 @@ def _operands(desc: Desc, perm: tuple[int, ...], *, is_written: bool) -> Operand
     """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):
         return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),), is_written)}
-    found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
+    fields: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
     order = np.argsort(perm)
     for part in desc.fields:
-        groups, counts = (tuple(each[k] for k in order) for each in (part.groups, part.counts))
+        groups, counts = (tuple(steps[k] for k in order) for steps in (part.groups, part.counts))
         layout = permute_axes(part.layout, perm)
-        found[part.tensor].append(FieldLayout(layout, part.bits, groups, counts))
+        fields[part.tensor].append(FieldLayout(layout, part.bits, groups, counts))
     return {
-        name: Operand(nbytes, tuple(found[name]), is_written)
+        name: Operand(nbytes, tuple(fields[name]), is_written)
         for name, nbytes in desc.tensors.items()
     }
 
@@ -380,7 +380,7 @@ def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts
         (layout,), *_ = layouts.values()  # scales come after the codes
         return desc_of(desc.dtype, layout)
     back = tuple(perm.index(dim) for dim in range(len(perm)))
-    rest = {tensor: iter(found) for tensor, found in layouts.items()}
+    rest = {tensor: iter(held) for tensor, held in layouts.items()}
     fields = tuple(
         replace(part, layout=permute_axes(next(rest[part.tensor]), back)) for part in desc.fields
     )

@@ -165,15 +165,15 @@ def check_lost(losses: Mapping[str, Lost], name: str) -> None:
 
 def saturation_warnings(losses: Mapping[str, Lost]) -> tuple[str, ...]:
     """Return a warning for each tensor in which numbers saturated, or NaN became a number."""
-    found = []
-    for name, each in sorted(losses.items()):
-        beyond = f"beyond {each.dtype} at this scale and became its largest or least number"
-        most = FLOATS[each.dtype].max if each.dtype in FLOATS else 0
+    warnings = []
+    for name, lost in sorted(losses.items()):
+        beyond = f"beyond {lost.dtype} at this scale and became its largest or least number"
+        most = FLOATS[lost.dtype].max if lost.dtype in FLOATS else 0
         nan = f"NaN and became {f'{most:g} or {-most:g}' if most else 0}"
-        for count, what in ((each.saturated, beyond), (each.nans, nan)):
+        for count, what in ((lost.saturated, beyond), (lost.nans, nan)):
             if count:
-                found.append(f"{name}: {count} of {each.nelems} numbers are {what}")
-    return tuple(found)
+                warnings.append(f"{name}: {count} of {lost.nelems} numbers are {what}")
+    return tuple(warnings)
 
 
 def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] = ()) -> Lost | None:
@@ -189,7 +189,7 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
             saturated = int(_are_beyond(wanted(), form).sum())
         held = FORMATS[src.dtype.name]
         is_plain = attr is None or not (attr.parameters or attr.saturate)
-        narrow, wide = (FLOATS.get(each.dtype.name) for each in (src, dst))
+        narrow, wide = (FLOATS.get(desc.dtype.name) for desc in (src, dst))
         if is_plain and narrow and wide and wide.holds(narrow):
             return None
         if _has_no_nan(dst) and isinstance(held, FloatFormat | ExponentFormat):
@@ -197,27 +197,27 @@ def lost_by(change: Change, read: Bytes, made: Bytes, offsets: tuple[int, ...] =
             nans = int(np.isnan(_as_f64(x)).sum()) if _has_special(x, held) else 0
     if not isinstance(form, FloatFormat | ExponentFormat):
         return Lost(name, dst.nelems, saturated, nans, None)
-    found = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
+    memory = Memory(dst, made[ONLY][: dst.min_nbytes], zero_pad=False)
     # padding is zero
-    if _has_special(found, form):
+    if _has_special(memory, form):
         # a product of finite codes and scales may be infinite in f32 already
         was_finite = (
             _finite_codes(src, read) if isinstance(src, RecordDesc) else np.isfinite(wanted())
         )
-        _check_finite(src, wanted(), was_finite, found, offsets)
+        _check_finite(src, wanted(), was_finite, memory, offsets)
     if isinstance(form, ExponentFormat):  # such a type has no 0
         return Lost(name, dst.nelems, saturated, nans, None)
     # as signed integers, positive numbers are positive, so this is decided without a copy, except
     # for a byte of two, which may hold a -0
-    bits = found.elements.view(f"i{found.elements.itemsize}")
-    is_gone = (dst.dtype.is_packed or int(bits.max()) <= 0) and not _as_f64(found).any()
+    bits = memory.elements.view(f"i{memory.elements.itemsize}")
+    is_gone = (dst.dtype.is_packed or int(bits.max()) <= 0) and not _as_f64(memory).any()
     largest = float(np.abs(wanted()).max()) if is_gone else None
     return Lost(name, dst.nelems, saturated, nans, largest)
 
 
 def _may_saturate(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> bool:
     """Whether numbers beyond dst, if there are any, become its largest or least."""
-    held, target = (INTEGERS.get(each.dtype.name) for each in (src, dst))
+    held, target = (INTEGERS.get(desc.dtype.name) for desc in (src, dst))
     if held and target and not (attr and attr.parameters):
         return held.low < target.low or held.high > target.high
     # without an attribute, scales are chosen from these numbers
@@ -279,8 +279,8 @@ def _check_finite(
     offsets: tuple[int, ...],
 ) -> None:
     """Refuse infinities or NaN that were finite numbers."""
-    found, most = _as_f64(made), largest_number(made.desc.dtype.name) or 0.0
-    lost = ~np.isfinite(found) & was_finite
+    numbers, most = _as_f64(made), largest_number(made.desc.dtype.name) or 0.0
+    lost = ~np.isfinite(numbers) & was_finite
     if not lost.any():
         return
     at = first_index(lost)
@@ -297,7 +297,7 @@ def _check_finite(
     if not isinstance(src, RecordDesc):
         hint += "; or give a scale"
     raise FinalError(
-        f"{value:.6g} at {index} would become {found[at]:.6g} in {made.desc.dtype}, whose "
+        f"{value:.6g} at {index} would become {numbers[at]:.6g} in {made.desc.dtype}, whose "
         f"largest number is {most:.6g}{more}{hint}"
     )
 
@@ -316,8 +316,8 @@ def _has_special(held: Memory, form: FloatFormat | ExponentFormat) -> bool:
 
 def _as_f64(held: Memory) -> NDArray[np.float64]:
     wide = memory_desc(held.desc.dims, "f64")
-    found: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
-    return found
+    numbers: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
+    return numbers
 
 
 def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:

@@ -97,11 +97,11 @@ class FieldLayout(NamedTuple):
 
     def view(self, region: Region) -> Layout:
         """Return the layout of the elements of a region in the whole tensor."""
-        each = [*zip(*region, self.groups, self.counts, strict=True)]
-        sizes = tuple(-(-size // group) * count for size, _, group, count in each)
+        dims = [*zip(*region, self.groups, self.counts, strict=True)]
+        sizes = tuple(-(-size // group) * count for size, _, group, count in dims)
         if sizes == self.layout.dims:
             return self.layout
-        offsets = tuple(at // group * count for _, at, group, count in each)
+        offsets = tuple(at // group * count for _, at, group, count in dims)
         return submemory(self.layout, sizes, offsets)
 
 
@@ -141,12 +141,12 @@ class Piece(NamedTuple):
     def nbytes(self) -> int:
         """Bytes that it needs in memory."""
         runs = (*self.reads.values(), *self.writes.values())
-        return self.change.working * sum(each.nbytes for each in runs)
+        return self.change.working * sum(run.nbytes for run in runs)
 
     @property
     def written(self) -> int:
         """Bytes that it writes."""
-        return sum(each.nbytes for each in self.writes.values())
+        return sum(run.nbytes for run in self.writes.values())
 
 
 class Cut(NamedTuple):
@@ -189,27 +189,27 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
     [Runs(start=0, length=768, loops=()), Runs(start=768, length=768, loops=())]
     """
     dims, operands = change.dims, (*change.reads.values(), *change.writes.values())
-    nbytes = sum(each.nbytes for each in operands)
+    nbytes = sum(operand.nbytes for operand in operands)
     small = max(min(wanted, max_bytes // threads, _SMALL_PIECE), 1)
     if 0 in dims or nbytes <= small:
         # the scales of an empty tensor may be written
-        is_written = any(each.nbytes for each in change.writes.values())
+        is_written = any(operand.nbytes for operand in change.writes.values())
         return Cut(change, () if is_written else (1,) * len(dims))
 
-    def found(most: int) -> Cut:
+    def cut_to(most: int) -> Cut:
         bounds = max(min(wanted, most // threads), 1), most
         return Cut(change, _sizes(dims, operands, change.alignment, bounds))
 
     with about(change):
         need = max_bytes
-        while found(need).number > _MOST_PIECES and need // threads < wanted:
+        while cut_to(need).number > _MOST_PIECES and need // threads < wanted:
             need *= 2
         if need > max_bytes:
             raise MemdescError(
-                f"max_bytes {max_bytes} would cut it into {found(max_bytes).number} pieces, and "
+                f"max_bytes {max_bytes} would cut it into {cut_to(max_bytes).number} pieces, and "
                 f"more than {_MOST_PIECES} take too long; give {need} or more, such as 100MiB"
             )
-        return found(max_bytes)
+        return cut_to(max_bytes)
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
@@ -222,10 +222,10 @@ def _piece(change: Change, region: Region) -> Piece:
     layouts = dict[str, tuple[Layout, ...]](), dict[str, tuple[Layout, ...]]()
     for k, operands in enumerate(sides):
         for role, operand in operands.items():
-            found = operand.compact(region)
-            if found is None:
+            compacted = operand.compact(region)
+            if compacted is None:
                 raise MemdescError(f"{change}: {region} shares bytes with others")
-            runs[k][role], layouts[k][role] = found
+            runs[k][role], layouts[k][role] = compacted
     return Piece(change.part(region, *layouts), *runs, region.offsets)
 
 
@@ -255,13 +255,13 @@ def _sizes(
             for dim, (size, step) in enumerate(zip(sizes, steps, strict=True))
             if size > step
         )
-        legal = [*filter(None, (_grid(dims, operands, each) for each in halved))]
+        legal = [*filter(None, (_grid(dims, operands, smaller) for smaller in halved))]
         if not legal:
             break
-        tried.append(min(legal, key=lambda each: each.cost))
+        tried.append(min(legal, key=lambda grid: grid.cost))
         sizes = tried[-1].sizes
-    fitting = [each for each in tried if each.nbytes <= wanted]
-    long = [each for each in fitting if each.has_long_runs]
+    fitting = [grid for grid in tried if grid.nbytes <= wanted]
+    long = [grid for grid in fitting if grid.has_long_runs]
     best = next(iter(long[-1:] or fitting or tried[-1:]), None)
     if best is None or best.nbytes > most:
         need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
@@ -279,13 +279,13 @@ def _grid(dims: _Sizes, operands: tuple[Operand, ...], sizes: _Sizes) -> _Grid |
     corners = product(*(sorted({0, (size - 1) // step * step}) for size, step in pairs))
     nbytes, first = 0, list[Runs]()
     for at in corners:
-        found = [each.compact(_region_at(at, dims, sizes)) for each in operands]
-        runs = [each[0] for each in found if each is not None]
-        if len(runs) < len(found):
+        compacted = [operand.compact(_region_at(at, dims, sizes)) for operand in operands]
+        runs = [pair[0] for pair in compacted if pair is not None]
+        if len(runs) < len(compacted):
             return None
-        nbytes, first = max(nbytes, sum(each.nbytes for each in runs)), first or runs
-    cost = sum(each.number / each.nbytes for each in first)
-    is_long = all(each.number == 1 or each.length >= _LONG_RUN for each in first)
+        nbytes, first = max(nbytes, sum(run.nbytes for run in runs)), first or runs
+    cost = sum(run.number / run.nbytes for run in first)
+    is_long = all(run.number == 1 or run.length >= _LONG_RUN for run in first)
     return _Grid(sizes, nbytes, cost, is_long)
 
 
@@ -297,7 +297,7 @@ def _region_at(at: _Sizes, dims: _Sizes, sizes: _Sizes) -> Region:
 def _steps(dims: _Sizes, operands: tuple[Operand, ...], alignment: _Sizes) -> _Sizes:
     """Return the step along each dim: multiples of it cut no block, no group and no byte."""
     steps = list(alignment)
-    for layout, bits, groups, counts in (field for each in operands for field in each.fields):
+    for layout, bits, groups, counts in (field for operand in operands for field in operand.fields):
         if layout.has_partial_blocks or layout.xor:
             return dims
         for k, axis in enumerate(layout.axes):
@@ -333,7 +333,7 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, tuple[Lay
             continue
         if block.stride < 0:
             return None
-        strides[block] = inner * prod(each.extent for each in loops)
+        strides[block] = inner * prod(loop.extent for loop in loops)
         loops.append(block)
     below, is_ragged = _below(layout), layout.has_partial_blocks
     first = layout.offset0 - below

@@ -119,11 +119,11 @@ class Task(NamedTuple):
 
 def _read(what: str, places: Mapping[str, Place], parts: Mapping[str, Runs]) -> Bytes:
     """Read the runs of each tensor into a buffer of the thread."""
-    found = {}
+    buffers = {}
     for role, runs in parts.items():
-        found[role] = scratch.take(f"{what} {role}", runs.nbytes)
-        _read_runs(runs, places[role], found[role])
-    return found
+        buffers[role] = scratch.take(f"{what} {role}", runs.nbytes)
+        _read_runs(runs, places[role], buffers[role])
+    return buffers
 
 
 def _extract_runs(parts: Mapping[str, Runs], data: Bytes) -> Bytes:
@@ -148,14 +148,14 @@ class _Taken:
         with self._state:
             self._held.pop(get_ident(), None)
             self._state.notify_all()
-            while (found := self._next) is not None:
-                if not self._held or sum(self._held.values()) + found.nbytes <= self._max_bytes:
+            while (task := self._next) is not None:
+                if not self._held or sum(self._held.values()) + task.nbytes <= self._max_bytes:
                     self._next = next(self._tasks, None)
-                    self._held[get_ident()] = found.nbytes
+                    self._held[get_ident()] = task.nbytes
                     break
                 scratch.held.clear()  # a thread that goes on keeps its buffers
                 self._state.wait()
-            return found
+            return task
 
     def stop(self) -> None:
         """Let no thread take another task; one that calls has ended."""
@@ -186,8 +186,8 @@ def run_tasks(
         try:
             for task in iter(taken.take, None):
                 done.put((task, work(task)))
-        except BaseException as found:  # noqa: BLE001 - the caller raises it
-            error = found
+        except BaseException as failure:  # noqa: BLE001 - the caller raises it
+            error = failure
         taken.stop()
         done.put((None, error))
 
@@ -196,11 +196,11 @@ def run_tasks(
             Thread(target=run, name=f"memdesc-convert-{k}").start()
         errors = list[BaseException | None]()
         while len(errors) < threads:
-            task, found = done.get()
+            task, outcome = done.get()
             if task is None:
-                errors.append(found)
+                errors.append(outcome)
             else:
-                yield task, found
+                yield task, outcome
         for error in filter(None, errors):
             raise error
     finally:
@@ -219,12 +219,12 @@ def run_tasks(
 def check_workers(client: Any, states: Mapping[Path, FileState]) -> None:
     """Refuse a cluster without workers, or with one that does not see the files that are read."""
     sizes = {str(path): state.nbytes for path, state in states.items()}
-    found = client.run(_look, sizes) if getattr(client, "status", "") == "running" else {}
-    if not found:
+    answers = client.run(_look, sizes) if getattr(client, "status", "") == "running" else {}
+    if not answers:
         raise MemdescError(
             f"{short_repr(client)} is not a synchronous distributed.Client that has workers"
         )
-    for worker, (version, missing) in found.items():
+    for worker, (version, missing) in answers.items():
         if version != __version__ or missing:
             what = f"does not see {missing[0]!r} as it is here" if missing else f"has {version}"
             raise MemdescError(
@@ -254,7 +254,7 @@ def run_on_cluster(
     for task in tasks:
         files.setdefault(next(iter(task.dst.values())).path, []).append(task)
     # pickled, because Dask looks for its own tasks in tuples
-    futures = client.map(_run, [pickle.dumps((work, each)) for each in files.values()], pure=False)
+    futures = client.map(_run, [pickle.dumps((work, jobs)) for jobs in files.values()], pure=False)
     parts = dict(zip(futures, files.values(), strict=True))
     try:
         for future in as_completed(futures, loop=client.loop):
