@@ -43,7 +43,7 @@ def one_line(text: str) -> str:
     if text.isprintable() or isinstance(text, Coloured):
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
 
 
@@ -65,7 +65,7 @@ def json_of(fact: Any) -> Any:
     if isinstance(fact, Said):
         return json_of(fact.fact)
     if isinstance(fact, dict):
-        return {key: json_of(each) for key, each in fact.items() if not isinstance(each, Line)}
+        return {key: json_of(value) for key, value in fact.items() if not isinstance(value, Line)}
     if isinstance(fact, list):
         return [*map(json_of, fact)]
     return str(fact) if isinstance(fact, float) and not isfinite(fact) else fact
@@ -74,9 +74,9 @@ def json_of(fact: Any) -> Any:
 def lines(facts: Facts) -> list[str]:
     """Return a line for each fact, and one for each item of a list."""
     shown = {
-        key: each.text if isinstance(each, Said | Line) else each
-        for key, each in facts.items()
-        if not isinstance(each, Said) or each.text is not None
+        key: value.text if isinstance(value, Said | Line) else value
+        for key, value in facts.items()
+        if not isinstance(value, Said) or value.text is not None
     }
     width = max(map(len, shown)) + 2
     laid_out = []
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Said):
         return str(value.text)
     if isinstance(value, dict):
-        return ", ".join(f"{key.replace('_', ' ')} {each}" for key, each in value.items())
+        return ", ".join(f"{key.replace('_', ' ')} {item}" for key, item in value.items())
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -162,8 +162,8 @@ class Command(NamedTuple):
 
 def facts_of(value: object, *names: str) -> Facts:
     """Return attributes of a value; types become strings."""
-    found = {name: getattr(value, name) for name in names}
-    return {name: str(each) if isinstance(each, DataType) else each for name, each in found.items()}
+    facts = {name: getattr(value, name) for name in names}
+    return {name: str(fact) if isinstance(fact, DataType) else fact for name, fact in facts.items()}
 
 
 def is_wanted(name: str, wanted: str) -> bool:

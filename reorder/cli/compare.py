@@ -96,43 +96,43 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         raise MemdescError(
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; {hint}"
         )
-    found = compare_values(a, b, limit=options.limit, **_tolerance(options))
+    result = compare_values(a, b, limit=options.limit, **_tolerance(options))
     facts: Facts = {
         "a": repr(a.desc),
         "b": repr(b.desc),
         "elements": a.desc.nelems,
-        "differing": found.differing,
-        **{key: Said(each, f"{each:.8g}") for key, each in facts_of(found, *_AMOUNTS).items()},
+        "differing": result.differing,
+        **{key: Said(fact, f"{fact:.8g}") for key, fact in facts_of(result, *_AMOUNTS).items()},
     }
-    if found.worst:
-        worst, *first = map(_said, (found.worst, *found.first))
+    if result.worst:
+        worst, *first = map(_said, (result.worst, *result.first))
         # what the layouts call the dims; a and b alone are the tensors here
         letters = a.desc.letters or b.desc.letters
         names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
-        where = [_where(*each) for each in zip(names, found.by_dim, strict=True)]
+        where = [_where(*pair) for pair in zip(names, result.by_dim, strict=True)]
         facts |= {"worst": worst, "first": first, "where": where}
     if notes := [note for path in paths if (note := Operand(path).codes_note())]:
         facts["notes"] = notes
-    padding = dict(zip("ab", found.padding, strict=True))
-    facts |= {"padding_not_zero": padding, "padding_differs": found.padding_differs}
-    return facts, 0 if found.is_equal else 1
+    padding = dict(zip("ab", result.padding, strict=True))
+    facts |= {"padding_not_zero": padding, "padding_differs": result.padding_differs}
+    return facts, 0 if result.is_equal else 1
 
 
 def _tolerance(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("atol", "rtol", "resolution")}
 
 
-def _said(found: Difference) -> Said:
+def _said(place: Difference) -> Said:
     facts = {
-        "index": found.at,
-        **facts_of(found, "a", "b", "difference"),
-        "offsets": (found.offset_a, found.offset_b),
-        "bytes": (found.byte_a, found.byte_b),
+        "index": place.at,
+        **facts_of(place, "a", "b", "difference"),
+        "offsets": (place.offset_a, place.offset_b),
+        "bytes": (place.byte_a, place.byte_b),
     }
-    a, b, apart = map(_number, (found.a, found.b, found.difference))
+    a, b, apart = map(_number, (place.a, place.b, place.difference))
     text = (
-        f"{found.at}: {a} and {b}, {apart} apart; offset {found.offset_a} (byte {found.byte_a}) in "
-        f"a, {found.offset_b} (byte {found.byte_b}) in b"
+        f"{place.at}: {a} and {b}, {apart} apart; offset {place.offset_a} (byte {place.byte_a}) in "
+        f"a, {place.offset_b} (byte {place.byte_b}) in b"
     )
     return Said(facts, text)
 
@@ -153,11 +153,11 @@ def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
 
 
 def _line(pair: Pair) -> str:
-    found, said = pair.found, pair.problem
-    if found is not None and found.worst is not None:
-        at, a, b, *_ = found.worst
-        amounts = (f"{name.replace('_', ' ')} {getattr(found, name):.8g}" for name in _AMOUNTS)
-        said = f"{found.differing} of {prod(found.dims)} elements, worst {at}: {_number(a)} and "
+    result, said = pair.found, pair.problem
+    if result is not None and result.worst is not None:
+        at, a, b, *_ = result.worst
+        amounts = (f"{name.replace('_', ' ')} {getattr(result, name):.8g}" for name in _AMOUNTS)
+        said = f"{result.differing} of {prod(result.dims)} elements, worst {at}: {_number(a)} and "
         said += ", ".join((_number(b), *amounts))
     if pair.causes:
         said += f"; {', or '.join(pair.causes)}"
@@ -180,18 +180,18 @@ def _is_folder_of_files(path: str) -> bool:
     """Whether a path is a folder of dumps, rather than that of a model."""
     folder = as_path(path)
     return folder.is_dir() and not any(
-        each.name.endswith(_CHECKPOINTS) for each in folder.iterdir()
+        entry.name.endswith(_CHECKPOINTS) for entry in folder.iterdir()
     )
 
 
 def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
     """Return the files of a folder by name, and why everything else in it is not read."""
     files, others = {}, {}
-    for each in sorted(as_path(path).iterdir()):
-        name = each.name
-        if each.is_file():
-            files[name] = Content(name, str(each), partial(_read, str(each), how))
-        elif each.is_dir():
+    for entry in sorted(as_path(path).iterdir()):
+        name = entry.name
+        if entry.is_file():
+            files[name] = Content(name, str(entry), partial(_read, str(entry), how))
+        elif entry.is_dir():
             others[name] = "it is a folder; compare it by its path"
         else:
             others[name] = "it is not a file"
@@ -220,9 +220,9 @@ def _compare_sets(
         "b": options.b,
         "compared": len(pairs),
         "differing": Said([*map(_row, apart)], [*map(_line, apart)] or "none"),
-        "only_in_a": [each.name for name, each in left.items() if name not in right],
-        "only_in_b": [each.name for name, each in right.items() if name not in left],
-        "raw_codes": [each.name for each in pairs if each.a.missing or each.b.missing],
+        "only_in_a": [content.name for name, content in left.items() if name not in right],
+        "only_in_b": [content.name for name, content in right.items() if name not in left],
+        "raw_codes": [pair.name for pair in pairs if pair.a.missing or pair.b.missing],
     }
     if unread:
         facts["not_compared"] = [f"{name}: {why}" for name, why in sorted(unread.items())]

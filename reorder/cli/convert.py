@@ -107,8 +107,8 @@ def connected(address: str | None) -> Iterator[Client | None]:
         ) from None
     try:
         is_file = address.endswith(".json")
-        found = json.loads(read_small(Path(address), _MAX_FILE))["address"] if is_file else address
-        client = Client(str(found), timeout=_CONNECTING, set_as_default=False)
+        where = json.loads(read_small(Path(address), _MAX_FILE))["address"] if is_file else address
+        client = Client(str(where), timeout=_CONNECTING, set_as_default=False)
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         msg = (
             f"there is no Dask scheduler at {short_repr(address)} ({short_repr(error)}); start one "

@@ -78,13 +78,13 @@ def _report() -> list[str]:
     try:
         from reorder.opencl import devices  # only doctor asks
 
-        found = devices()
+        on_hand = devices()
     except (ImportError, memdesc.MemdescError) as error:
         return [*lines, "", f"No OpenCL: {error}"]
-    for device in found:
+    for device in on_hand:
         lines += ["", f"| {device.name} | {device.platform}, {device.version} |", "| --- | --- |"]
         lines += [f"| {name} | {text} |" for name, text in _rows_of(device)]
-    return lines if found else [*lines, "", "No OpenCL device."]
+    return lines if on_hand else [*lines, "", "No OpenCL device."]
 
 
 def _rows_of(device: Device) -> Iterator[tuple[str, str]]:
@@ -114,11 +114,11 @@ def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
     given = reorder(x, "nchw", dtype=dtype)
     started = time.perf_counter()
     try:
-        found = reorder(reorder(given, dst, queue=queue), "nchw", queue=queue).get()
+        back = reorder(reorder(given, dst, queue=queue), "nchw", queue=queue).get()
     except (memdesc.MemdescError, RuntimeError, MemoryError) as error:
         return f"fails: {' '.join(str(error).split())}"
     took = time.perf_counter() - started
-    wrong = int((found.data != given.data).sum())
+    wrong = int((back.data != given.data).sum())
     return f"{f'{wrong} bytes differ' if wrong else 'exact'} ({took:.2f} s with compiling)"
 
 
@@ -148,24 +148,24 @@ def _opencl() -> Facts:
         from reorder.opencl.binaries import cache_folder  # only doctor asks
         from reorder.opencl.runtimes import INSTALL_CPU_RUNTIME  # only doctor asks
 
-        found = devices()
+        on_hand = devices()
     except ImportError as error:
         why = f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
         return {"opencl": why}
     except memdesc.MemdescError as error:
         return {"opencl": str(error)}
-    facts = opencl_facts(loader_report(), found, INSTALL_CPU_RUNTIME)
+    facts = opencl_facts(loader_report(), on_hand, INSTALL_CPU_RUNTIME)
     folder = cache_folder()
     return facts | {"opencl_cache": folder and str(folder)}
 
 
-def opencl_facts(runtimes: list[str], found: Sequence[Device], how: str) -> Facts:
+def opencl_facts(runtimes: list[str], on_hand: Sequence[Device], how: str) -> Facts:
     """Return the runtimes and devices of OpenCL; `how` installs a runtime for the CPU."""
     names = ("name", "platform", "version", "is_processor", "works", "problem", "remedy")
     devices = [
-        facts_of(each, *names)
-        | {"max_image": (each.max_width, each.max_height) if each.has_images else None}
-        for each in found
+        facts_of(device, *names)
+        | {"max_image": (device.max_width, device.max_height) if device.has_images else None}
+        for device in on_hand
     ]
     none = f"none: on x86-64 Linux, {how} installs a runtime for the CPU"
     return {

@@ -94,7 +94,7 @@ def slow_strides(plan: ReorderPlan) -> list[str]:
     a cache: code that copies row by row reads each line many times, so reorder moves tiles instead;
     strides=(1, 4112) would spread them over more sets
     """
-    found: dict[tuple[int, int], str] = {}
+    notes: dict[tuple[int, int], str] = {}
     descs = plan.src, plan.dst
     for box in plan.boxes:
         loops = [node for node in box.nodes if node.valid > 1 and all(node.strides)]
@@ -107,13 +107,13 @@ def slow_strides(plan: ReorderPlan) -> list[str]:
                 continue
             here, there = _SIDES[side], _SIDES[1 - side]
             verb = "writes" if side else "reads"
-            found[side, apart] = (
+            notes[side, apart] = (
                 f"neighbours in {there} are {apart:,} bytes apart in {here}, a multiple of "
                 f"{_SET_BYTES:,}, so they share few sets of a cache: code that copies row by row "
                 f"{verb} each line many times, so reorder moves tiles instead"
                 f"{_spread(desc, abs(run.strides[side]))}"
             )
-    return [*found.values()]
+    return [*notes.values()]
 
 
 def _spread(desc: MemoryDesc, apart: int) -> str:

@@ -38,9 +38,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
         data: Any = given.raw_bytes(options.offset)
     else:
         data = given.words(None if options.dtype is None else data_type(options.dtype))
-    found = identify(data, like, dims=options.dims, **_how(options))
-    facts = {"file": options.dump, **_facts(data, found)}
-    return facts, int(len(found.candidates) != 1)
+    answer = identify(data, like, dims=options.dims, **_how(options))
+    facts = {"file": options.dump, **_facts(data, answer)}
+    return facts, int(len(answer.candidates) != 1)
 
 
 def _answer_for_set(options: Options) -> tuple[Facts, int]:
@@ -48,46 +48,46 @@ def _answer_for_set(options: Options) -> tuple[Facts, int]:
     common = [name for name in tensors if name in plain]
     if not common:
         raise MemdescError(f"{options.dump!r} and {options.like!r} have no tensor of the same name")
-    found = {name: identify(tensors[name], plain[name], **_how(options)) for name in common}
+    answers = {name: identify(tensors[name], plain[name], **_how(options)) for name in common}
     facts = {
         "file": options.dump,
-        "tensors": [{"tensor": name, **_facts(tensors[name], found[name])} for name in common],
+        "tensors": [{"tensor": name, **_facts(tensors[name], answers[name])} for name in common],
         "not_compared": sorted(tensors.keys() ^ plain.keys()),
     }
-    return facts, int(any(len(each.candidates) != 1 for each in found.values()))
+    return facts, int(any(len(answer.candidates) != 1 for answer in answers.values()))
 
 
 def _how(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("dtype", "atol", "rtol")}
 
 
-def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
+def _facts(data: Memory | np.ndarray[Any, Any], answer: Identification) -> Facts:
     return {
         "bytes": data.nbytes,
-        "verdict": found.verdict,
+        "verdict": answer.verdict,
         "row_major": any(
-            each.desc == memory_desc(each.desc.dims, each.desc.dtype) for each in found.candidates
+            x.desc == memory_desc(x.desc.dims, x.desc.dtype) for x in answer.candidates
         ),
-        "layouts": [_layout(each) for each in found.candidates],
-        "near": [_layout(each) for each in found.near],
+        "layouts": [_layout(candidate) for candidate in answer.candidates],
+        "near": [_layout(candidate) for candidate in answer.near],
         "readings": [
-            facts_of(each, "dtype", "ordinary", "least", "most") for each in found.readings
+            facts_of(reading, "dtype", "ordinary", "least", "most") for reading in answer.readings
         ],
     }
 
 
-def _layout(found: Candidate) -> Facts:
-    desc, bits = found.desc, found.desc.dtype.bits
+def _layout(candidate: Candidate) -> Facts:
+    desc, bits = candidate.desc, candidate.desc.dtype.bits
     # several types of this width are possible if none is known
     size = f"{bits} bits" if desc.dtype.is_packed else counted(bits // 8, "byte")
     return {
-        "layout": repr(desc) if found.is_type_known else f"{desc.dims} elements of {size}",
-        "dtype": str(desc.dtype) if found.is_type_known else None,
-        "names": [name._asdict() for name in found.names],
-        "order": found.order,
-        "agreement": found.agreement,
+        "layout": repr(desc) if candidate.is_type_known else f"{desc.dims} elements of {size}",
+        "dtype": str(desc.dtype) if candidate.is_type_known else None,
+        "names": [name._asdict() for name in candidate.names],
+        "order": candidate.order,
+        "agreement": candidate.agreement,
         "padding_elements": desc.padded_nelems - desc.nelems,
-        "padding_zero": found.is_padding_zero,
+        "padding_zero": candidate.is_padding_zero,
     }
 
 
@@ -96,21 +96,21 @@ def _lay_out(facts: Facts) -> list[str]:
     if "tensors" in facts:
         tensors = [
             (
-                each["tensor"],
-                "plain" if each["row_major"] and len(each["layouts"]) == 1 else each["verdict"],
+                row["tensor"],
+                "plain" if row["row_major"] and len(row["layouts"]) == 1 else row["verdict"],
             )
-            for each in facts["tensors"]
+            for row in facts["tensors"]
         ]
         return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
     if facts["readings"]:
-        shares = [f"{each['dtype']} {each['ordinary']:.0%}" for each in facts["readings"]]
+        shares = [f"{reading['dtype']} {reading['ordinary']:.0%}" for reading in facts["readings"]]
         rows.append(f"ordinary values if the type is: {', '.join(shares)} {_ORDINARY}")
-    for each in facts["layouts"][:_SHOWN]:
-        names = first_of((name["text"] for name in each["names"]), _NAMES)
-        names += dims_in_order(each["order"])
-        padding = each["padding_elements"]
-        rows.append(f"{each['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
+    for layout in facts["layouts"][:_SHOWN]:
+        names = first_of((name["text"] for name in layout["names"]), _NAMES)
+        names += dims_in_order(layout["order"])
+        padding = layout["padding_elements"]
+        rows.append(f"{layout['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
     if len(facts["layouts"]) > _SHOWN:
         rows.append(f"... and {len(facts['layouts']) - _SHOWN} more; --json lists them")
     return rows

@@ -41,44 +41,44 @@ def _answer(options: Options) -> tuple[Facts, int]:
     operand.check_named(container)
     model = Model(operand.path, container)
     rows = [row for row in _rows(container, model.weights) if operand.name in {None, row["name"]}]
-    found = [row for row in rows if is_wanted(row["name"], options.filter)]
-    alike = {} if options.all else {"alike": _alike(found)}
-    for each in (found, *alike.values()):
+    wanted = [row for row in rows if is_wanted(row["name"], options.filter)]
+    alike = {} if options.all else {"alike": _alike(wanted)}
+    for table in (wanted, *alike.values()):
         # numbers from the largest on
-        each.sort(key=lambda row: -v if isinstance(v := row[options.sort], int) else v)
-    shown = {row["name"] for row in found}
+        table.sort(key=lambda row: -v if isinstance(v := row[options.sort], int) else v)
+    shown = {row["name"] for row in wanted}
     weights = _weights(container, model.weights)
-    chosen = [each for each in weights if each.codes.name in shown]
-    chosen.sort(key=lambda each: each.prefix)
-    floats = (each.prefix for each in weights if each.desc is None)
+    chosen = [weight for weight in weights if weight.codes.name in shown]
+    chosen.sort(key=lambda weight: weight.prefix)
+    floats = (weight.prefix for weight in weights if weight.desc is None)
     plain, unscaled = find_misdeclared(model, floats)
     orphans = find_orphans(model)
     facts: Facts = {
         "files": [*map(str, container.files)],
-        "tensors": found,
+        "tensors": wanted,
         **alike,
-        "count": len(found),
+        "count": len(wanted),
         "of": len(rows),
-        "bytes": sum(row["bytes"] for row in found),
-        "padding": sum(row["padding"] for row in found),
-        "kinds": _kinds(found),
+        "bytes": sum(row["bytes"] for row in wanted),
+        "padding": sum(row["padding"] for row in wanted),
+        "kinds": _kinds(wanted),
         "weights": [
             {
-                "name": each.prefix,
-                "scheme": each.desc.name,
-                "dims": each.desc.dims,
-                "options": dict(each.desc.options),
-                "bytes": _nbytes(each),
+                "name": weight.prefix,
+                "scheme": weight.desc.name,
+                "dims": weight.desc.dims,
+                "options": dict(weight.desc.options),
+                "bytes": _nbytes(weight),
             }
-            for each in chosen
-            if each.desc is not None
+            for weight in chosen
+            if weight.desc is not None
         ],
         **_layers(chosen),
-        "unread": {file: [*each.names] for file, each in container.unread.items()},
+        "unread": {file: [*unread.names] for file, unread in container.unread.items()},
         "unscaled": sorted([*unscaled, *orphans]),
         "notes": _notes(model, plain, unscaled, orphans),
     }
-    return facts, 1 if facts["unread"] or facts["unscaled"] or not found else 0
+    return facts, 1 if facts["unread"] or facts["unscaled"] or not wanted else 0
 
 
 def _notes(
@@ -94,7 +94,7 @@ def _notes(
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     # a tensor may be a record by itself, as in GGUF
-    has_blocks = any(isinstance(each.desc, RecordDesc) for each in container.entries.values())
+    has_blocks = any(isinstance(entry.desc, RecordDesc) for entry in container.entries.values())
     is_plain = not (groups or unscaled or container.unread or has_blocks)
     try:  # config files may say that weights mean other numbers, or that plain ones are quantised
         if any(group.desc is not None for group in groups):
@@ -103,10 +103,10 @@ def _notes(
             model.configs.refuse_unknown()
     except MemdescError as error:
         notes.append(str(error))
-    for file, each in container.unread.items():
-        names = [*each.names]
+    for file, unread in container.unread.items():
+        names = [*unread.names]
         count = f", with {len(names)} tensors such as {names[0]}" if names else ""
-        notes.append(f"{file} is not shown{count}: {each.reason}")
+        notes.append(f"{file} is not shown{count}: {unread.reason}")
     return notes
 
 
@@ -114,13 +114,13 @@ def _totals(
     rows: Iterable[Facts], key: Callable[[Facts], object], shown: Iterable[str]
 ) -> list[Facts]:
     names = ("count", "bytes", "padding")
-    found: dict[object, Facts] = {}
+    totals: dict[object, Facts] = {}
     for row in rows:
         first = {name: row[name] for name in shown} | dict.fromkeys(names, 0)
-        total = found.setdefault(key(row), first)
+        total = totals.setdefault(key(row), first)
         for name in names:
             total[name] += row.get(name, 1)
-    return [*found.values()]
+    return [*totals.values()]
 
 
 def _kinds(rows: Iterable[Facts]) -> list[Facts]:
@@ -132,26 +132,26 @@ def _kinds(rows: Iterable[Facts]) -> list[Facts]:
 def _alike(rows: Iterable[Facts]) -> list[Facts]:
     """Merge the rows of tensors whose names differ only in numbers."""
     alike = itemgetter("dims", "dtype", "layout")
-    found = _totals(rows, lambda row: (starred(row["name"]), *map(str, alike(row))), _HEAD)
-    for total in found:
+    totals = _totals(rows, lambda row: (starred(row["name"]), *map(str, alike(row))), _HEAD)
+    for total in totals:
         if total["count"] > 1:
             total["name"] = starred(total["name"])
-    return found
+    return totals
 
 
 def _weights(container: Container, groups: Sequence[Weight]) -> list[Weight]:
     """Return the quantised weights of a checkpoint, and the matrices that are not quantised."""
-    found = [group for group in groups if group.desc is not None]
+    weights = [group for group in groups if group.desc is not None]
     taken = {name for group in groups for name in group.names}
     for name, entry in container.entries.items():
         desc, layer = entry.desc, name.removesuffix(WEIGHT)
         if isinstance(desc, RecordDesc):
-            found.append(Weight(layer, {ONE: entry}, desc=desc))
+            weights.append(Weight(layer, {ONE: entry}, desc=desc))
         elif name in taken or layer == name or desc is None:
             continue
         elif desc.ndims >= len("oi") and desc.dtype.name in _FLOATS:
-            found.append(Weight(layer, {ONE: entry}))
-    return found
+            weights.append(Weight(layer, {ONE: entry}))
+    return weights
 
 
 def _nbytes(weight: Weight) -> int:
@@ -184,8 +184,8 @@ def _scales(desc: RecordDesc) -> str:
         return ""
     groups = desc.scales.groups
     # a matrix smaller than a block has a part of one
-    found = block_sizes(desc.name, dict(desc.options).get("block", 1))
-    blocks = dict(zip("oi", found, strict=True))
+    block = block_sizes(desc.name, dict(desc.options).get("block", 1))
+    blocks = dict(zip("oi", block, strict=True))
     sizes = {
         letter: (max(g, blocks.get(letter, 1)) if g == n > 1 else g, n)
         for letter, g, n in zip(desc.letters, groups, desc.dims, strict=True)
@@ -214,16 +214,16 @@ def _why_codes(group: Weight) -> tuple[str, str, str]:
     reason = group.reason.replace(repr(group.prefix), "it")
     # if reasons differ only in names and numbers, the first is enough
     kind = reason
-    for role, each in group.entries.items():
-        kind = kind.replace(repr(each.name), role)
+    for role, entry in group.entries.items():
+        kind = kind.replace(repr(entry.name), role)
     why = f"codes scaled by other tensors, not read as a record: {reason}"
     return group.codes.name, re.sub("[0-9]+", "*", kind), why
 
 
-def _noted(found: Iterable[tuple[str, str, str]]) -> list[str]:
+def _noted(reasons: Iterable[tuple[str, str, str]]) -> list[str]:
     """Return a note for each kind of reason: its names, and the first of its reasons."""
     kinds: dict[str, tuple[str, list[str]]] = {}
-    for name, kind, reason in found:
+    for name, kind, reason in reasons:
         kinds.setdefault(kind, (reason, []))[1].append(name)
     return [f"{first_of(names, 1)}: {reason}" for reason, names in kinds.values()]
 
@@ -279,8 +279,8 @@ def _layout_name(desc: MemoryDesc, _spelling: str) -> str:
     # oneDNN's is the first; a packing that has none is called what loaders call it
     packings = [name for name in names if name.vocabulary == "weights"]
     is_tag = bool(names) and names[0].vocabulary == "onednn"
-    if found := [*written, *([] if is_tag else packings), *names]:
-        return found[0].text
+    if candidates := [*written, *([] if is_tag else packings), *names]:
+        return candidates[0].text
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 
@@ -304,9 +304,9 @@ def _lay_out(facts: Facts) -> list[str]:
     count = f"{facts['count']}{shown} tensors" if shown else counted(facts["count"], "tensor")
     lines.append(f"all: {count} in {counted(len(facts['files']), 'file')}, {_sizes(facts)}")
     for kind in facts["quantised"]:
-        each = 8 * kind["bytes"] / max(kind["weights"], 1)
+        bits = 8 * kind["bytes"] / max(kind["weights"], 1)
         scales = f", {kind['scales']}" if kind["scales"] else ""
-        head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
+        head = f"{kind['record']}, {kind['bits']} bits{scales}, {bits:.4g} bits per weight"
         lines.append(f"{head}: {_patterns(kind['layers'])}")
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]

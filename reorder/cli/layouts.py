@@ -129,7 +129,7 @@ def _image_facts(image: ImageDesc) -> Facts:
         holds = [None if index.is_padding else index for index in lanes]
         pixels.append({"pixel": (x, 0), "holds": holds})
     texts = [
-        {**row, "holds": " ".join(str(each or "padding") for each in row["holds"])}
+        {**row, "holds": " ".join(str(index or "padding") for index in row["holds"])}
         for row in pixels
     ]
     return {
@@ -146,10 +146,10 @@ def _image_facts(image: ImageDesc) -> Facts:
 def _names(names: Iterable[Name]) -> Said:
     """Return names, and a line in which those of a vocabulary are together."""
     rows = [name._asdict() for name in names]
-    found: dict[str, list[str]] = {}
+    systems: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row["vocabulary"], []).append(row["text"])
-    text = ", ".join(f"{' '.join(texts)} ({label_of(name)})" for name, texts in found.items())
+        systems.setdefault(row["vocabulary"], []).append(row["text"])
+    text = ", ".join(f"{' '.join(texts)} ({label_of(name)})" for name, texts in systems.items())
     return Said(rows, text or "none")
 
 

@@ -74,32 +74,32 @@ def _answer(options: Options) -> tuple[Facts, int]:
             "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
     layers = read_layers(options.layers) if options.layers else None
-    found = report(log, layers, steady=options.steady, runs=options.runs)
-    foreign = layers.foreign(log.executions, found.repetition) if layers else ()
+    analysis = report(log, layers, steady=options.steady, runs=options.runs)
+    foreign = layers.foreign(log.executions, analysis.repetition) if layers else ()
     facts: Facts = {
         "log": options.log,
         "onednn": list(log.versions),
         "steady": options.steady,
-        **_report_facts(found),
-        "not_of_layers": [f"{each.kind} {each.problem}" for each in foreign],
+        **_report_facts(analysis),
+        "not_of_layers": [f"{layer.kind} {layer.problem}" for layer in foreign],
         **facts_of(log, "skipped", "other_lines"),
-        "unread": [each._asdict() for each in log.unread],
+        "unread": [line._asdict() for line in log.unread],
         "top": options.top,
     }
     if options.bench:
-        _measure(facts, found, options, _threads(options.threads, log))
+        _measure(facts, analysis, options, _threads(options.threads, log))
     return _rounded(facts), 0
 
 
-def _report_facts(found: LogReport) -> Facts:
-    before, spent_before = found.before_runs
-    created, spent_created = found.created
+def _report_facts(analysis: LogReport) -> Facts:
+    before, spent_before = analysis.before_runs
+    created, spent_created = analysis.created
     return {
-        "executions": sum(each.executions for each in found.kinds),
-        "milliseconds": found.milliseconds,
-        "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
-        "runs": found.repetition and found.repetition._asdict(),
-        "undecided_runs": found.undecided and found.undecided._asdict(),
+        "executions": sum(kind.executions for kind in analysis.kinds),
+        "milliseconds": analysis.milliseconds,
+        "reorder_share": _share(analysis, sum(logged.times.cost for logged in analysis.reorders)),
+        "runs": analysis.repetition and analysis.repetition._asdict(),
+        "undecided_runs": analysis.undecided and analysis.undecided._asdict(),
         "set_up": {
             "executions": before,
             "execution_milliseconds": spent_before,
@@ -108,39 +108,39 @@ def _report_facts(found: LogReport) -> Facts:
         },
         "skewed": [
             facts_of(primitive, "kind", "problem") | _times(times)
-            for primitive, times in found.skewed
+            for primitive, times in analysis.skewed
         ],
-        "primitives": [each._asdict() for each in found.kinds],
+        "primitives": [kind._asdict() for kind in analysis.kinds],
         "reorders": [
             {
-                **_facts_of(each, each.primitive),
-                **facts_of(each.primitive, "implementation"),
-                **facts_of(each, "in_each_run", "relation", "why", "is_of_weights"),
-                "generated_code": each.is_generated,
-                "attributes": each.primitive.attribute_text.strip(),
-                "not_understood": each.primitive.attributes.not_understood,
-                "share": _share(found, each.times.cost),
-                "bytes": each.nbytes,
+                **_facts_of(logged, logged.primitive),
+                **facts_of(logged.primitive, "implementation"),
+                **facts_of(logged, "in_each_run", "relation", "why", "is_of_weights"),
+                "generated_code": logged.is_generated,
+                "attributes": logged.primitive.attribute_text.strip(),
+                "not_understood": logged.primitive.attributes.not_understood,
+                "share": _share(analysis, logged.times.cost),
+                "bytes": logged.nbytes,
             }
-            for each in found.reorders
+            for logged in analysis.reorders
         ],
         "round_trips": [
-            _facts_of(each, each.there) | {"between": each.between} for each in found.round_trips
+            _facts_of(trip, trip.there) | {"between": trip.between} for trip in analysis.round_trips
         ],
-        "layers": [each._asdict() | {"layer": each.layer._asdict()} for each in found.layers],
+        "layers": [layer._asdict() | {"layer": layer.layer._asdict()} for layer in analysis.layers],
         "not_understood": [
-            {"attribute": text, "executions": count} for text, count in found.not_understood
+            {"attribute": text, "executions": count} for text, count in analysis.not_understood
         ],
     }
 
 
-def _facts_of(found: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Facts:
+def _facts_of(logged: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Facts:
     """Return what reorders and round trips have: tensors, times, neighbours and layers."""
     return {
         "problem": first.problem,
         **{side: first.tensors[side].text for side in ("src", "dst")},
-        **_times(found.times),
-        **{side: [*map(str, getattr(found, side))] for side in _ENDS},
+        **_times(logged.times),
+        **{side: [*map(str, getattr(logged, side))] for side in _ENDS},
     }
 
 
@@ -152,15 +152,15 @@ def _times(times: Times) -> Facts:
 def _rounded(fact: Any) -> Any:
     """Return facts whose times have no needless digits."""
     if isinstance(fact, dict):
-        return {key: _rounded(each) for key, each in fact.items()}
+        return {key: _rounded(value) for key, value in fact.items()}
     if isinstance(fact, list):
         return [*map(_rounded, fact)]
     return round(fact, _DIGITS) if isinstance(fact, float) else fact
 
 
-def _measure(facts: Facts, found: LogReport, options: Options, threads: int) -> None:
+def _measure(facts: Facts, analysis: LogReport, options: Options, threads: int) -> None:
     facts["bench_threads"] = threads
-    for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
+    for row, logged in zip(facts["reorders"], analysis.reorders[: options.top], strict=False):
         try:
             case = logged_case(logged.primitive)
             result = measure(case, threads, (), options.seconds or _SECONDS)
@@ -188,8 +188,8 @@ def _threads(given: int | None, log: VerboseLog) -> int:
     return min(said[0] or cores, cores) if given is None and said else cores
 
 
-def _share(found: LogReport, milliseconds: float) -> float:
-    return round(milliseconds / found.milliseconds, 4) if found.milliseconds else 0.0
+def _share(analysis: LogReport, milliseconds: float) -> float:
+    return round(milliseconds / analysis.milliseconds, 4) if analysis.milliseconds else 0.0
 
 
 def _lay_out(facts: Facts) -> list[str]:
@@ -366,7 +366,7 @@ def _round_trips(facts: Facts) -> list[str]:
 
 def _savings(facts: Facts) -> list[str]:
     """Return what could be saved: a line for each kind of reorder, the most expensive first."""
-    trips, runs, found = facts["round_trips"], facts["runs"], defaultdict[str, list[Facts]](list)
+    trips, runs, savings = facts["round_trips"], facts["runs"], defaultdict[str, list[Facts]](list)
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
     in_trips = {_both_ways(row) for row in trips}
     for row in facts["reorders"]:
@@ -383,11 +383,11 @@ def _savings(facts: Facts) -> list[str]:
         if not any(kinds.values()) and _both_ways(row) not in in_trips:
             kinds[_UNCLEAR if row["relation"] == UNKNOWN else _NEEDED] = True
         for kind in filter(kinds.get, kinds):
-            found[kind].append(row)
+            savings[kind].append(row)
     if trips:
-        found[f"round trips, into a layout and soon back{unsure}"] = trips
+        savings[f"round trips, into a layout and soon back{unsure}"] = trips
     lines = []
-    for what, rows in found.items():
+    for what, rows in savings.items():
         spent, count = (sum(row[key] for row in rows) for key in ("milliseconds", "executions"))
         share = spent / facts["milliseconds"] if facts["milliseconds"] else 0.0
         amount = f"{counted(count, 'execution')}, {len(rows)} different"

@@ -275,13 +275,13 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 def _numbers(text: str) -> tuple[int, ...]:
     # numpy and torch print (2, 17) and [2, 17]
     bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
-    found = [number.strip() for number in re.split("[x,]", bare)]
-    if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in found):
+    numbers = [number.strip() for number in re.split("[x,]", bare)]
+    if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
         msg = f"{short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
         if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
             msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
         raise ArgumentTypeError(msg)
-    return tuple(map(int, found))
+    return tuple(map(int, numbers))
 
 
 def _value(
@@ -300,8 +300,8 @@ def _value(
 
 def _size(text: str) -> int:
     """Return a size such as ``200MiB``, in bytes; units are powers of 1024."""
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
+    match = _SIZE.fullmatch(text.strip())
+    size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
     if not size:
         raise ArgumentTypeError(f"{text!r} is not a size above 0, such as 200MiB or 1073741824")
     return size

@@ -85,19 +85,19 @@ def _rows() -> Iterator[Facts]:
         if image := images.IMAGES.get(name.text):
             yield name._asdict() | {"ndims": len(image.letters), "tag": image.parts}
             continue
-        found, why = list[Facts](), ""
+        tags, why = list[Facts](), ""
         for bits in _BITS:
             try:
                 tag = resolve(name.text, (), bits)
             except UnsupportedFormatError as reason:
                 why = why or str(reason)
                 continue
-            found.append({"ndims": tag.ndims, "tag": str(tag)})
+            tags.append({"ndims": tag.ndims, "tag": str(tag)})
             if bits == _BITS[0]:
                 break
-            found[-1]["bits"] = bits
+            tags[-1]["bits"] = bits
         refused = {"ndims": None, "tag": None, "why": why}
-        yield from (name._asdict() | row for row in found or [refused])
+        yield from (name._asdict() | row for row in tags or [refused])
 
 
 def _of_layout(options: Options) -> tuple[Facts, int]:
@@ -122,12 +122,12 @@ def _of_layout(options: Options) -> tuple[Facts, int]:
     named = {name.vocabulary for name in names}
     facts: Facts = {
         "layout": repr(layout),
-        **{key: Said(each) for key, each in facts_of(desc, "dims", "dtype", "is_dense").items()},
+        **{key: Said(value) for key, value in facts_of(desc, "dims", "dtype", "is_dense").items()},
         "bytes": Said(desc.nbytes),
         "names": Said([name._asdict() for name in names]),
         **{
-            system: Line("  ".join(each) if system in named else [*each])
-            for system, each in texts.items()
+            system: Line("  ".join(words) if system in named else [*words])
+            for system, words in texts.items()
         },
         "written": Said(texts),
         "cannot": Said(refused, f"{', '.join(refused)} (--json says why)" if refused else None),

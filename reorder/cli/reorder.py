@@ -43,15 +43,15 @@ _CODE_BITS = 8
 
 def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any] | None:
     """Return what `quantized_parts` stores beside a result; None if nothing scales it."""
-    sizes = {each.role: each.sizes for each in bind(attr, src, dst).operands}
-    given = {each.role: each for each in attr.parameters if each.role.startswith("dst")}
+    sizes = {operand.role: operand.sizes for operand in bind(attr, src, dst).operands}
+    given = {scale.role: scale for scale in attr.parameters if scale.role.startswith("dst")}
     if not given:
         return None
     axis = tuple(dim for dim in range(dst.ndims) if any(x.mask >> dim & 1 for x in given.values()))
     counts = tuple(max(sizes[role][dim] for role in given) for dim in axis)
     made = {"dst_scale": np.ones(counts), "dst_zero_point": np.zeros(counts)}
-    for role, each in given.items():
-        values = each.values.reshape([sizes[role][dim] for dim in axis])
+    for role, scale in given.items():
+        values = scale.values.reshape([sizes[role][dim] for dim in axis])
         made[role] = np.broadcast_to(values, counts)
     is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
     scales = np.array(made["dst_scale"], np.float64 if is_wide else np.float32)
@@ -99,20 +99,20 @@ def _answer(options: Options) -> tuple[Facts, int]:
         may_be_longer=options.ignore_rest,
     )
     notes = [given.codes_note("neither applied nor copied")]
-    if not _has_place(options) and any(each.role.startswith("dst") for each in attr.parameters):
+    if not _has_place(options) and any(scale.role.startswith("dst") for scale in attr.parameters):
         notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
     padding: Facts = {}
     # a device gets the whole tensor
-    found = None if options.device is not None else locate(given, how)
-    output = None if found is None else _output(options, given, found[0], attr)
+    located = None if options.device is not None else locate(given, how)
+    output = None if located is None else _output(options, given, located[0], attr)
     # images are not reordered in pieces
     if (
-        found
+        located
         and output
         and isinstance(output.target, MemoryDesc)
-        and found[0].nbytes + output.desc.nbytes > min(options.max_bytes, _AT_ONCE)
+        and located[0].nbytes + output.desc.nbytes > min(options.max_bytes, _AT_ONCE)
     ):
-        said = _in_pieces(options, *found, output, attr)
+        said = _in_pieces(options, *located, output, attr)
     else:
         with Progress(3) as progress:
             progress.step(f"reading {options.src}")
@@ -122,8 +122,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
                 notes.insert(0, _packing_note(x.desc))
             output = _output(options, given, x.desc, attr)
             said = _at_once(options, x, output, attr, progress)
-    for each in said:
-        warn(each)
+    for warning in said:
+        warn(warning)
     facts = {"wrote": options.dst, **layout_facts(output.target)}
     if output.stored is not None and output.stored != output.desc:
         facts["shape"] = output.stored.dims

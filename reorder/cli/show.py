@@ -30,8 +30,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     dims = options.dims
     if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
-    if dims is None and (found := _without_dims(options)):
-        return found, 0
+    if dims is None and (answer := _without_dims(options)):
+        return answer, 0
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     indices = [*options.at]
@@ -58,13 +58,13 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
 def _banks(desc: MemoryDesc) -> list[Facts]:
     """Return the bank conflicts of 32 lanes along each dim, by the bytes that each moves."""
-    found = []
+    banks = []
     for dim, nbytes in product(range(desc.ndims), (16, 8, 4, 2, 1)):
         with suppress(MemdescError):  # this many bytes are not adjacent
             conflicts = desc.bank_conflicts(dim, nbytes)
             letter = (desc.letters or LETTERS)[dim]
-            found.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
-    return found
+            banks.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
+    return banks
 
 
 def _without_dims(options: Options) -> Facts | None:
@@ -90,12 +90,12 @@ def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
     if not desc.dtype.is_packed:
         return [byte // (desc.dtype.bits // 8)]
     halves = [2 * byte, 2 * byte + 1]
-    found = []
+    offsets = []
     for offset in halves:
         with suppress(MemdescError):  # in a gap, or after an odd number of elements
             desc.index(offset)
-            found.append(offset)
-    return found or halves
+            offsets.append(offset)
+    return offsets or halves
 
 
 def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
@@ -136,8 +136,8 @@ def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
         ],
     }
     constants = [
-        {"tensor": each.tensor, "type": each.kind, "values": each.values}
-        for each in record.constants
+        {"tensor": constant.tensor, "type": constant.kind, "values": constant.values}
+        for constant in record.constants
     ]
     facts |= {"constants": constants} if constants else {}
     _draw(options, record.show, facts)

@@ -134,8 +134,8 @@ class Operand:
         """Return the name that is given, or of the only tensor, or of the codes of its weight."""
         if self.name is not None:
             return self.name
-        codes = [each.name for each in entries.values() if "quantized" in (each.note or {})]
-        beside = {name for each in codes for name in weight_of(entries, each).names[1:]}
+        codes = [entry.name for entry in entries.values() if "quantized" in (entry.note or {})]
+        beside = {name for tensor in codes for name in weight_of(entries, tensor).names[1:]}
         return name_of_only(self.path, {name: None for name in entries if name not in beside})
 
     @property
@@ -152,7 +152,7 @@ class Operand:
     def tensors(self) -> dict[str, Memory]:
         """Return the tensors, or the one that is named."""
         stored = self.stored.items()
-        return {name: memory_of(each) for name, each in stored if self.name in {None, name}}
+        return {name: memory_of(entry) for name, entry in stored if self.name in {None, name}}
 
     def memory(self, dtype: str | None) -> Memory:
         """Return the only tensor, or the one that is named."""
@@ -180,16 +180,16 @@ class Operand:
         types; an array of another type is refused.
         """
         try:
-            found = self.load()
+            loaded = self.load()
         except MemdescError:
             if dtype is None:
                 raise
             return self.load(dtype.name)  # elements without a type
-        held = np.dtype(found.dtype.numpy if isinstance(found, Memory) else found.dtype)
+        held = np.dtype(loaded.dtype.numpy if isinstance(loaded, Memory) else loaded.dtype)
         is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
         if dtype is not None and held != dtype.numpy and not is_words:
             raise other_type(f"{self.text!r} holds {self.entry.element}", dtype, "name that one")
-        return found
+        return loaded
 
     @contextmanager
     def open_raw(self, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
@@ -226,10 +226,10 @@ class Operand:
             return ""
         try:
             name = self.name_in(self.headers)
-            found = weight_of(self.headers, name)
+            weight = weight_of(self.headers, name)
         except (MemdescError, KeyError):  # reading it will report the error
             return ""
-        others = ", ".join(each for each in found.names if each != name)
+        others = ", ".join(tensor for tensor in weight.names if tensor != name)
         applied = f"{name} holds codes: {others} turn them into numbers, and are {fate}"
         return applied if others else ""
 
@@ -238,8 +238,8 @@ def _split(text: str) -> tuple[str, str | None]:
     """Return the file or folder of ``FILE.npz:NAME``, and the name; None for a file alone."""
     if os.path.exists(text):  # noqa: PTH110 - of any length
         return text, None
-    if found := _NAMED.fullmatch(text):
-        return found[1], found[2]
+    if match := _NAMED.fullmatch(text):
+        return match[1], match[2]
     folder, colon, name = text.rpartition(":")
     return (folder, name) if colon and os.path.isdir(folder) else (text, None)  # noqa: PTH112 - of any length
 
@@ -319,9 +319,9 @@ def _of_axes(layout: str, plain: MemoryDesc) -> MemoryDesc:
         # notations such as channels_last need sizes to be read
         for count in range(plain.ndims, 0, -1) if _SIZELESS.fullmatch(layout) else ():
             with suppress(MemdescError):
-                found = buffer_of(parse_layout(layout, (_ANY_SIZE,) * count, plain.dtype)).layout
-                tag = dense_tag(found)
-                if len(tag.digits) == plain.ndims and is_laid_out_by(found, tag):
+                parsed = buffer_of(parse_layout(layout, (_ANY_SIZE,) * count, plain.dtype)).layout
+                tag = dense_tag(parsed)
+                if len(tag.digits) == plain.ndims and is_laid_out_by(parsed, tag):
                     return memory_desc(as_memory(array, tag).desc.dims, plain.dtype, tag)
         raise
 
@@ -340,21 +340,21 @@ def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
 
 def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
     desc, path = buffer_of(layout), given.text
-    found = given.words(desc.dtype)
-    if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
-        memory = from_pixels(found, layout, repr(path))
-        others = found[layout.height :], found[: layout.height, layout.width :]
+    words = given.words(desc.dtype)
+    if isinstance(layout, ImageDesc) and isinstance(words, np.ndarray) and words.ndim > 1:
+        memory = from_pixels(words, layout, repr(path))
+        others = words[layout.height :], words[: layout.height, layout.width :]
         if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
             raise MemdescError(
-                f"{path!r} has {found.shape[0]} rows of {found.shape[1]} pixels, and {layout!r} "
+                f"{path!r} has {words.shape[0]} rows of {words.shape[1]} pixels, and {layout!r} "
                 f"{layout.height} of {layout.width}; the other pixels are not zero: they belong to "
                 "an image of other dims, or must be cut off"
             )
         return memory
-    if isinstance(found, Memory):
-        data = found.data
+    if isinstance(words, Memory):
+        data = words.data
     else:
-        data = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(words).reshape(-1).view(np.uint8)
     if len(data) != desc.nbytes:
         raise MemdescError(f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}")
     return Memory(desc, data, zero_pad=False)
@@ -362,7 +362,7 @@ def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
 
 def _read_raw(given: Operand, how: Reading) -> Memory:
     path = given.text
-    with given.open_raw(how.offset) as (file, found):
+    with given.open_raw(how.offset) as (file, size):
         layout = _raw_layout(path, how)
         # a buffer is one row
         rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
@@ -378,16 +378,16 @@ def _read_raw(given: Operand, how: Reading) -> Memory:
             )
         # the last row may end with its pixels, or with the gap after them
         needed = pitch * (rows - 1) + row
-        if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
-            rest = f"it is {'truncated' if found < needed else 'longer'}, or has "
+        if size < needed or (size > max(needed, pitch * rows) and not how.may_be_longer):
+            rest = f"it is {'truncated' if size < needed else 'longer'}, or has "
             rest += "another type, other dims or another layout"
-            if found > needed:
-                header = counted(found - needed, "byte")
-                rest += f"; pass --offset {found - needed} if a header of {header} comes first, or "
+            if size > needed:
+                header = counted(size - needed, "byte")
+                rest += f"; pass --offset {size - needed} if a header of {header} comes first, or "
                 rest += "--ignore-rest if something follows the tensor"
             apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
             raise MemdescError(
-                f"{path!r} has {found} bytes from byte {how.offset or 0} on, but {layout!r} takes "
+                f"{path!r} has {size} bytes from byte {how.offset or 0} on, but {layout!r} takes "
                 f"{needed}{apart}; {rest}"
             )
         data = np.fromfile(file, np.uint8, needed)
@@ -489,8 +489,8 @@ def padding_facts(memory: Memory, limit: int) -> Facts:
     padding = desc.padded_nelems - desc.nelems
     facts: Facts = {"padding_elements": padding, "padding_zero": not count}
     if count:
-        found = [
+        rows = [
             {"index": place.at, "byte": place.byte, "bits": f"{place.bits:#x}"} for place in places
         ]
-        facts |= {"not_zero": count, "places": Said(found, found or None)}
+        facts |= {"not_zero": count, "places": Said(rows, rows or None)}
     return facts

@@ -110,23 +110,23 @@ class OpenVinoLayers:
         start, length, runs = repetition or (0, len(executions), 1)
         run = [_key(entry.primitive) for entry in executions[start:][:length]]
         known = [(layer.name, (_KINDS.get(layer.kind), size)) for layer, size in self._nodes]
-        known = [each for each in known if each[1][0]]
+        known = [node for node in known if node[1][0]]
         # The repetition may begin at any execution, so a run may start in the middle of the model;
         # two runs in a row contain the model from its start to its end.
         matcher = SequenceMatcher(None, [key for _, key in known], run * 2, autojunk=False)
-        found: dict[int, str] = {}
+        matched: dict[int, str] = {}
         for node, at, size in matcher.get_matching_blocks():
             for k in range(size):
-                found.setdefault((at + k) % length, known[node + k][0])
-        if run and not found:
+                matched.setdefault((at + k) % length, known[node + k][0])
+        if run and not matched:
             raise MemdescError(
                 "no node of the model has the kind and the size of an execution; log and save the "
                 "same model"
             )
         names = [""] * len(executions)
-        for k, name in found.items():
-            for each in range(runs):
-                names[start + each * length + k] = name
+        for k, name in matched.items():
+            for nth in range(runs):
+                names[start + nth * length + k] = name
         layers = [layer for layer, _ in self._nodes if layer.milliseconds is not None]
         return NamedExecutions(names, tuple(layer._replace(runs=runs) for layer in layers))
 
@@ -261,7 +261,7 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
 
 def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:
     """Yield the nodes that OpenVINO executes in their order, with the size of the first output."""
-    found = []
+    nodes = []
     for node in root.iter("layer"):
         data = node.find("data")
         if data is None or data.get("execOrder") is None:
@@ -278,8 +278,8 @@ def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:
             milliseconds,
             1,
         )
-        found.append((int(data.get("execOrder", "0")), layer, prod(dims)))
-    for _, layer, size in sorted(found, key=lambda each: each[0]):
+        nodes.append((int(data.get("execOrder", "0")), layer, prod(dims)))
+    for _, layer, size in sorted(nodes, key=lambda node: node[0]):
         yield layer, size
 
 

@@ -180,9 +180,9 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
                 skipped[match["component"]] += 1
             elif event and not is_half and not _PROFILED.fullmatch(event):
                 skipped[event] += 1
-            elif not is_half and (found := _executed(rest, primitives)):
+            elif not is_half and (executed := _executed(rest, primitives)):
                 stamp = float(match["stamp"]) if match["stamp"] else None
-                entries.append(VerboseEntry(number, event, *found, stamp))
+                entries.append(VerboseEntry(number, event, *executed, stamp))
             else:
                 skipped["unread"] += 1
                 if len(unread) < _KEPT:

@@ -88,7 +88,7 @@ class VerboseAttributes(NamedTuple):
     @property
     def not_understood(self) -> tuple[str, ...]:
         """The text of attributes that may change values in a way that memdesc does not know."""
-        unknown = (each for each in self.others if each[0] not in _HARMLESS)
+        unknown = (attribute for attribute in self.others if attribute[0] not in _HARMLESS)
         return tuple(f"{name}:{text}" if text else name for name, text in unknown)
 
 
@@ -105,7 +105,7 @@ def read_attributes(text: str) -> VerboseAttributes:
             parameters = [_parameter(*item.partition(":")[::2]) for item in _NEXT.split(value)]
         elif name == "oscale":
             parameters = [_parameter("", value)]
-        known = tuple(each for each in parameters if each is not None)
+        known = tuple(parameter for parameter in parameters if parameter is not None)
         if name == "post-ops" and value:
             words = [item.split(":") for item in _NEXT.split(value)]
             post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
@@ -240,7 +240,7 @@ def tensor_dims(
 
 
 def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
-    found = []
+    dims = []
     for token in letters.split():
         letter, _, divisor = token.partition("/")
         if letter not in sizes and letter not in _OPTIONAL:
@@ -249,8 +249,8 @@ def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
             size = int(sizes[letter])
             if size != sizes[letter]:
                 return ()
-            found.append(size // int(sizes.get(divisor, 1) or 1) if size > 0 else size)
-    return tuple(found)
+            dims.append(size // int(sizes.get(divisor, 1) or 1) if size > 0 else size)
+    return tuple(dims)
 
 
 def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, float]:
@@ -421,8 +421,8 @@ class VerbosePrimitive(Checked):
     @cached_property
     def tensors(self) -> Mapping[str, VerboseTensor]:
         """The tensors by name, in the order of the line."""
-        found = [_TENSOR.fullmatch(word) for word in self.descriptors.split()]
-        matches = [match for match in found if match is not None]
+        possible = [_TENSOR.fullmatch(word) for word in self.descriptors.split()]
+        matches = [match for match in possible if match is not None]
         names = _names([match["name"] or "data" for match in matches])
         dims = tensor_dims(self.kind, self.sizes, self.aux, names)
         tensors = {}

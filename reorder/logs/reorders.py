@@ -72,9 +72,9 @@ class Neighbour(NamedTuple):
         """Return the tensor, and the primitive with its sizes and implementation."""
         tensors = self.primitive.tensors
         shapes = [
-            "x".join(map(str, each.dims))
+            "x".join(map(str, tensor.dims))
             for name in ("src", "data", "wei")
-            if (each := tensors.get(name)) and each.dims
+            if (tensor := tensors.get(name)) and tensor.dims
         ]
         sizes = " by ".join(shapes) or self.primitive.problem
         return f"{self.tensor} of {self.primitive.kind} {sizes} ({self.primitive.implementation})"
@@ -208,13 +208,13 @@ class Executions:
         for at, entry in enumerate(self._entries):
             if is_reorder(entry.primitive):
                 groups[id(entry.primitive)].append(at)
-        found = []
+        reorders = []
         for key, places in groups.items():
             primitive = self._entries[places[0]].primitive
             times, ends = self._times(places), self._ends(places, places)
             relation, layers = _relation(primitive), self._layers(places)
-            found.append(LoggedReorder(primitive, times, *relation, *ends, in_run[key], layers))
-        return sorted(found, key=lambda each: -each.times.cost)
+            reorders.append(LoggedReorder(primitive, times, *relation, *ends, in_run[key], layers))
+        return sorted(reorders, key=lambda reorder: -reorder.times.cost)
 
     def round_trips(self) -> list[RoundTrip]:
         """Return pairs of reorders of a run whose second undoes the first, like `reorders`."""
@@ -233,16 +233,16 @@ class Executions:
             between = self._entries[before + 1 : at] if at - before <= _NEAR else None
             # oneDNN chooses the layouts of primitives with weights
             if between is not None and not any(
-                name.startswith("wei") for each in between for name in each.primitive.tensors
+                name.startswith("wei") for entry in between for name in entry.primitive.tensors
             ):
-                kinds = tuple(each.primitive.kind for each in between)
+                kinds = tuple(entry.primitive.kind for entry in between)
                 pairs[id(self._entries[before].primitive), id(primitive), kinds].append(
                     (before, at)
                 )
             elif src != dst:
                 # after a convolution, a tensor of these dims is another one
                 gone[primitive.problem, src, dst] = at
-        found = []
+        trips = []
         for (_, _, kinds), places in pairs.items():
             first, last = ([place[side] for place in places] for side in (0, 1))
             # the sums of the medians of both, and so on, as in the total of all reorders
@@ -250,8 +250,8 @@ class Executions:
             one, other = (self._entries[at].primitive for at in places[0])
             layers = self._layers([at for place in places for at in place])
             times, ends = Times(len(places), *both), self._ends(first, last)
-            found.append(RoundTrip(one, other, times, kinds, *ends, layers))
-        return sorted(found, key=lambda each: -each.times.cost)
+            trips.append(RoundTrip(one, other, times, kinds, *ends, layers))
+        return sorted(trips, key=lambda trip: -trip.times.cost)
 
     def _times(self, places: Sequence[int]) -> Times:
         return times_of([self._entries[at].milliseconds for at in places])
@@ -266,7 +266,7 @@ class Executions:
         """
         # a primitive compares by its texts: equal ones are one object
         made_by, used_as = (
-            tuple(each for each, _ in Counter(filter(None, near)).most_common())
+            tuple(neighbour for neighbour, _ in Counter(filter(None, near)).most_common())
             for near in (
                 (self._near(at, "src") for at in first),
                 (self._near(at, "dst") for at in last),
@@ -319,11 +319,11 @@ def _relation(primitive: VerbosePrimitive) -> tuple[str, str, int | None]:
     if not isinstance(one, MemoryDesc) or not isinstance(other, MemoryDesc):
         return UNKNOWN, src.why or dst.why or "some sizes are known only at execution", None
     nbytes = one.dtype.nbytes(one.nelems) + other.dtype.nbytes(other.padded_nelems)
-    found = compare_layouts(one, other)
-    if found.kind != "copy" and primitive.attributes.not_understood:
+    relation = compare_layouts(one, other)
+    if relation.kind != "copy" and primitive.attributes.not_understood:
         return UNKNOWN, why_not_understood(primitive), nbytes
-    if found.kind == "copy" or not _computes(primitive):
-        return found.kind, found.why, nbytes
+    if relation.kind == "copy" or not _computes(primitive):
+        return relation.kind, relation.why, nbytes
     return "copy", "the attributes change the values", nbytes
 
 

@@ -40,17 +40,17 @@ def find_stretch(keys: Sequence[int]) -> Stretch | None:
     Equal executions have equal `keys`. *Law*: consecutive slices of `period` keys that begin at
     `start` are equal.
     """
-    return max(_stretches(keys), key=lambda each: each.covered, default=None)
+    return max(_stretches(keys), key=lambda stretch: stretch.covered, default=None)
 
 
 def find_runs(keys: Sequence[int], runs: int) -> Repetition | None:
     """Find this many equal runs, or None. A run may itself consist of equal parts."""
-    found = [
+    repetitions = [
         Repetition(start, covered // period // runs * period, runs)
         for start, period, covered in _stretches(keys)
         if covered // period % runs == 0
     ]
-    return max(found, key=lambda each: each.length, default=None)
+    return max(repetitions, key=lambda repetition: repetition.length, default=None)
 
 
 def _stretches(keys: Sequence[int]) -> Iterator[Stretch]:
@@ -69,15 +69,15 @@ def _distances(numbers: NDArray[np.int64]) -> list[int]:
     What a model executes twice in each run is told apart by what follows, so distances between
     consecutive equal windows of 1, 2, 4, ... executions are counted.
     """
-    found: Counter[int] = Counter()
+    tally: Counter[int] = Counter()
     windows, width = np.unique(numbers, return_inverse=True)[1], 1
     while True:
         order = np.argsort(windows, kind="stable")
         apart = np.diff(order)[np.diff(windows[order]) == 0]
         if not len(apart):
-            return [distance for distance, _ in found.most_common(_MAX_LENGTHS)]
+            return [distance for distance, _ in tally.most_common(_MAX_LENGTHS)]
         distances, counts = np.unique(apart, return_counts=True)
-        found.update(dict(zip(distances.tolist(), counts.tolist(), strict=True)))
+        tally.update(dict(zip(distances.tolist(), counts.tolist(), strict=True)))
         pairs = windows[:-width] * (windows.max() + 1) + windows[width:]
         windows = np.unique(pairs, return_inverse=True)[1]
         width *= 2

@@ -99,7 +99,7 @@ class LogReport(NamedTuple):
     @property
     def milliseconds(self) -> float:
         """Time of all executions."""
-        return sum(each.milliseconds for each in self.kinds)
+        return sum(kind.milliseconds for kind in self.kinds)
 
 
 def report(
@@ -168,16 +168,16 @@ def report(
         for group in groups.values()
     }
     analysed = Executions(executions, names, run_of)
-    found = analysed.reorders(everything[start:][:length])
+    reorders = analysed.reorders(everything[start:][:length])
     created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
-    total = sum(each.cost for each in times.values())
+    total = sum(spent.cost for spent in times.values())
     skewed = [
-        each
-        for each in times.items()
-        if each[1].is_skewed or (each[1].is_slow and each[1].cost >= _MATTERS * total)
+        item
+        for item in times.items()
+        if item[1].is_skewed or (item[1].is_slow and item[1].cost >= _MATTERS * total)
     ]
     # by how much longer they took than if each execution had taken the least
-    skewed.sort(key=lambda each: each[1].least * each[1].executions - each[1].total)
+    skewed.sort(key=lambda item: item[1].least * item[1].executions - item[1].total)
     return LogReport(
         _by_kind(times),
         (len(created), sum(created)),
@@ -185,8 +185,8 @@ def report(
         undecided,
         (start, sum(entry.milliseconds for entry in everything[:start])),
         steady,
-        tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
-        tuple(each._replace(times=each.times.per_run(divisor)) for each in analysed.round_trips()),
+        tuple(logged._replace(times=logged.times.per_run(divisor)) for logged in reorders),
+        tuple(trip._replace(times=trip.times.per_run(divisor)) for trip in analysed.round_trips()),
         tuple(skewed),
         _layer_times(named, everything, all_names),
         tuple(
@@ -221,20 +221,20 @@ def _runs(
 def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
     """Return as many equal runs as a caller says; None if it is one."""
     runs = checked_count("runs", given)
-    found = find_runs(keys, runs) if runs > 1 else None
-    if found is None and runs > 1:
+    repetition = find_runs(keys, runs) if runs > 1 else None
+    if repetition is None and runs > 1:
         msg = f"the {len(keys)} executions of the log do not hold {runs} equal runs"
         if stretch := find_stretch(keys):
             _, length, count = stretch.repetition()
             msg += f"; {length} executions in a row repeat {count} times"
         raise MemdescError(msg)
-    return found
+    return repetition
 
 
 def _may_feed(before: Sequence[VerboseEntry], after: Sequence[VerboseEntry]) -> bool:
     """Whether the last result of some executions may be what the first of others reads."""
     last, first = (
-        next((each.primitive for each in part if not is_reorder(each.primitive)), None)
+        next((entry.primitive for entry in part if not is_reorder(entry.primitive)), None)
         for part in (reversed(before), after)
     )
     if last is None or first is None:
@@ -260,11 +260,11 @@ def _why_not_steady(executions: int, undecided: Repetition | None, runs: int | N
 
 def _by_kind(times: Mapping[VerbosePrimitive, Times]) -> tuple[KindTime, ...]:
     groups: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
-    for primitive, each in times.items():
-        slow = each.executions * primitive.is_reference
-        groups[primitive.kind].append((each.executions, each.cost, slow))
-    found = [KindTime(kind, *map(sum, zip(*each, strict=True))) for kind, each in groups.items()]
-    return tuple(sorted(found, key=lambda each: -each.milliseconds))
+    for primitive, spent in times.items():
+        slow = spent.executions * primitive.is_reference
+        groups[primitive.kind].append((spent.executions, spent.cost, slow))
+    kinds = [KindTime(kind, *map(sum, zip(*spent, strict=True))) for kind, spent in groups.items()]
+    return tuple(sorted(kinds, key=lambda kind: -kind.milliseconds))
 
 
 def _layer_times(
@@ -276,7 +276,7 @@ def _layer_times(
     costs: defaultdict[str, float] = defaultdict(float)
     for (name, _), milliseconds in spent.items():
         costs[name] += times_of(milliseconds).cost
-    found = [LayerTime(layer, costs[layer.name] / layer.runs) for layer in layers]
+    layer_times = [LayerTime(layer, costs[layer.name] / layer.runs) for layer in layers]
     return tuple(
-        sorted(found, key=lambda each: -max(each.milliseconds, each.layer.milliseconds or 0.0))
+        sorted(layer_times, key=lambda x: -max(x.milliseconds, x.layer.milliseconds or 0.0))
     )
