@@ -93,7 +93,7 @@ def _is_of(value: Any, wanted: Any) -> bool:
     parts = get_args(wanted)
     if get_origin(wanted) is tuple:
         if parts[-1] is ...:
-            return isinstance(value, tuple) and all(_is_of(each, parts[0]) for each in value)
+            return isinstance(value, tuple) and all(_is_of(item, parts[0]) for item in value)
         is_pair = isinstance(value, tuple) and len(value) == len(parts)
         return is_pair and all(map(_is_of, value, parts))
     if parts:

@@ -109,16 +109,16 @@ def known_at(key: tuple[Any, Any] | None) -> Any:
     return known.get(way, {}).get(shown)
 
 
-def note(key: tuple[Any, Any], found: Any) -> None:
+def note(key: tuple[Any, Any], entry: Any) -> None:
     """Keep what was found for a key."""
     way, shown = key
     if known_at(key) is None and sum(map(len, [*known.values()])) >= MAX_KNOWN:
         forget()
     kinds = known.setdefault(way, {})
-    kinds[shown] = found
-    if found:
+    kinds[shown] = entry
+    if entry:
         # larger results are not allocated in vain
-        usual[way] = found if way not in usual and found[3] < _MIN_ALIGNED else kinds
+        usual[way] = entry if way not in usual and entry[3] < _MIN_ALIGNED else kinds
 
 
 def known_call(
@@ -175,10 +175,10 @@ def note_tensors(key: tuple[Any, ...], x: Any, out: Any) -> None:
         type(side) if isinstance(kind, type) else kind
         for kind, side in zip(kinds, (x, out), strict=True)
     )
-    found = known_at(key_of((given, *way[1:-1], into), x, out))
-    if not found:
+    entry = known_at(key_of((given, *way[1:-1], into), x, out))
+    if not entry:
         return
-    _, *result, owners = found
+    _, *result, owners = entry
     reorder, *_, wanted, views = owners
     of_tensors = [
         view and view._replace(kind=kind) for view, kind in zip(views, kinds, strict=True)

@@ -203,7 +203,7 @@ def compare_values(
     kinds = {memory.desc.dtype for memory in (left, right)}
     sums, max_ulp = np.zeros(5, _WIDEST), 0.0
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
-    found: list[int] = []
+    places: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
         x, y = widened(values[start : start + _PART] for values in flat)
@@ -223,7 +223,7 @@ def compare_values(
         total += len(at)
         for counts, indices in zip(by_dim, np.unravel_index(at + start, dims), strict=True):
             counts[...] += np.bincount(indices, minlength=len(counts))
-        found += (at[: max(limit - len(found), 0)] + start).tolist()
+        places += (at[: max(limit - len(places), 0)] + start).tolist()
         most = int(at[np.argmax(distance[at])])
         if float(distance[most]) > largest:
             worst, largest = most + start, float(distance[most])
@@ -232,7 +232,7 @@ def compare_values(
         dims,
         total,
         _difference(worst, left, right, flat) if total else None,
-        tuple(_difference(at, left, right, flat) for at in found),
+        tuple(_difference(at, left, right, flat) for at in places),
         by_dim,
         padding,
         padding_differs,

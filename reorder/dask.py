@@ -148,7 +148,7 @@ def _by_chunks(
     graph: dict[Any, Any] = {}
     for index in np.ndindex(*map(len, extents)):
         number = {axis.dim: k for axis, k in zip(dst_axes, index, strict=True)}
-        at = tuple(each[number[dim]] for dim, each in parts.items())
+        at = tuple(pieces[number[dim]] for dim, pieces in parts.items())
         key = (x.name, *(number[axis.dim] if axis.dim in parts else 0 for axis in src_axes))
         graph[name, *index] = (_reorder_chunk, key, at, *job)
     graphs = HighLevelGraph.from_collections(name, graph, [x])
@@ -259,7 +259,7 @@ def _parts_of(
                 f"others: x.rechunk({{{k}: (*x.chunks[{k}][:{kept}], {sum(chunks[kept:])})}})"
             )
         sizes = [min(end, size) - start for start, end in zip(starts, ends, strict=True)]
-        if any(each % block for each in sizes[:-1]):
+        if any(size % block for size in sizes[:-1]):
             wanted = lcm(block, axis.step)
             fitting = -(-max(sizes) // wanted) * wanted // axis.step
             raise MemdescError(

@@ -152,9 +152,9 @@ def read_at(handle: int, into: memoryview, offset: int) -> int:
         return os.preadv(handle, (into,), offset)
     with _seeking:
         os.lseek(handle, offset, os.SEEK_SET)
-        found = os.read(handle, min(len(into), _MOST_READ))
-    into[: len(found)] = found
-    return len(found)
+        data = os.read(handle, min(len(into), _MOST_READ))
+    into[: len(data)] = data
+    return len(data)
 
 
 def write_at(handle: int, data: memoryview, offset: int, most: int = 1 << 30) -> None:

@@ -311,7 +311,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         from reorder.records import decode, record  # most programs have no records
 
         if isinstance(memory, record.Record):
-            if groups or any(each is not None for each in (scales, zero_points, axis, queue)):
+            if groups or any(given is not None for given in (scales, zero_points, axis, queue)):
                 raise MemdescError(
                     f"{memory!r} contains its scales and zero points; do not pass others, nor a "
                     "queue: it is decoded on the CPU"

@@ -23,10 +23,10 @@ _MEMBERSHIP, _ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
 
 def system_function(name: str, *argtypes: Any) -> Any:
     """Return a function of the C library that returns an int; None if there is none."""
-    found = None if os.name == "nt" else getattr(ctypes.CDLL(None), name, None)
-    if found is not None and argtypes:
-        found.argtypes = argtypes
-    return found
+    function = None if os.name == "nt" else getattr(ctypes.CDLL(None), name, None)
+    if function is not None and argtypes:
+        function.argtypes = argtypes
+    return function
 
 
 def user_cache_folder() -> str | None:

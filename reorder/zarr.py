@@ -191,8 +191,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             raise MemdescError(f"{self.layout} already has a type; leave dtype={self.dtype!r} out")
         # any record shows how many adjacent elements of the tensor share an element of the field
         part = record_desc((_BLOCK,) * len(shape), record).field(name)
-        each = zip(shape, part.groups, part.counts, strict=True)
-        dims = tuple(size // count * group for size, group, count in each)
+        sizes = zip(shape, part.groups, part.counts, strict=True)
+        dims = tuple(size // count * group for size, group, count in sizes)
         return record_desc(dims, record).field(name).dense
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:

@@ -78,9 +78,9 @@ def _tiled(physical: list[_Physical], tile: list[str]) -> list[_Physical]:
             continue
         dims, step, extent = whole
         if len(joined) > 1:
-            if any(each[1:] != (1, 0) or len(each[0]) > 1 for each in joined):
+            if any(axis[1:] != (1, 0) or len(axis[0]) > 1 for axis in joined):
                 impossible("* joins dims that are already tiled")
-            dims = tuple(each[0][0] for each in joined)
+            dims = tuple(axis[0][0] for axis in joined)
         if extent % int(size):
             where = f"of extent {extent} in {dim_name(dims[0])}"
             impossible(f"a tile of {size} pads the inside of another, {where}")

@@ -175,7 +175,7 @@ def _indices(field: Any, nbytes: int) -> list[tuple[int, ...] | None]:
     """Return the index of each element of a field in the first bytes, or None."""
     offsets = np.arange(-(-nbytes * BYTE_BITS // field.bits))
     indices, exists = indices_at(field.layout, offsets)
-    every = zip(*(each.tolist() for each in indices), strict=True)
+    every = zip(*(index.tolist() for index in indices), strict=True)
     return [index if is_held else None for index, is_held in zip(every, exists, strict=True)]
 
 

@@ -72,11 +72,11 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
         o.name: o.checked(scheme.name, options[o.name]) for o in scheme.options if o.name in options
     }
     names = scheme.tensors(**checked)
-    missing = [each for each in names if each not in stored]
+    missing = [name for name in names if name not in stored]
     if missing:
         msg = f"no tensor {missing[0]!r}; {scheme.name} has the tensors {', '.join(names)}"
         return Bound((), (msg,))
-    held = tuple((role, *each[1:-1]) for role, each in stored.items())
+    held = tuple((role, *tensor[1:-1]) for role, tensor in stored.items())
     key = scheme.name, tuple(checked.items()), held
     if (bound := _known.get(key)) is not None:  # other threads may clear it
         return bound
@@ -110,8 +110,8 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
 def difference(descs: Sequence[RecordDesc]) -> tuple[str, tuple[str, ...]]:
     """Return what several records of a scheme differ in, and the options that tell them apart."""
     options = [dict(desc.options) | {"dims": desc.dims} for desc in descs]
-    names = [key for key in options[0] if len({repr(each[key]) for each in options}) > 1]
-    listed = [", ".join(f"{key}={each[key]}" for key in names) for each in options]
+    names = [key for key in options[0] if len({repr(values[key]) for values in options}) > 1]
+    listed = [", ".join(f"{key}={values[key]}" for key in names) for values in options]
     more = " or more" if len(listed) > SHOWN else ""
     fits = f"{descs[0].name} fits with {'; or '.join(listed[:SHOWN])}{more}"
     return fits, tuple(name for name in names if name != "dims")
@@ -225,7 +225,7 @@ class _Search(NamedTuple):
         except MemdescError as error:
             self.tried[str(error)] = None
             return
-        widths = {factor.width for each in equations for factor in each.axis.factors}
+        widths = {factor.width for equation in equations for factor in equation.axis.factors}
         free = [o for o in self.scheme.options if o.name in widths - known.keys()]
         for values in product(*(option.legal for option in free)):
             tried = {option.name: value for option, value in zip(free, values, strict=True)}
@@ -273,8 +273,8 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
     count = -1
     while count != len(values):
         count = len(values)
-        for each in equations:
-            axis = each.axis
+        for equation in equations:
+            axis = equation.axis
             names = [word for word in axis.powers if not word.isdecimal()]
             unknown = [name for name in names if name not in values]
             if len(unknown) != 1:
@@ -282,15 +282,15 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
             name, factor = unknown[0], axis.factors[0]
             if factor.is_cut:
                 if name == factor.divisor:
-                    blocks.setdefault(name, {})[factor.name] = each.spans(values[factor.name])
+                    blocks.setdefault(name, {})[factor.name] = equation.spans(values[factor.name])
                 continue
-            solution = each.solved(name, values)
+            solution = equation.solved(name, values)
             if solution is None:
                 shown = ", ".join(f"{n}={values[n]}" for n in names if n in values)
                 raise MemdescError(
-                    f"{each.stored} does not have {axis.text}{shown and f' with {shown}'}"
+                    f"{equation.stored} does not have {axis.text}{shown and f' with {shown}'}"
                 )
-            is_whole = axis.powers[name] < 0 and each.size == 1
+            is_whole = axis.powers[name] < 0 and equation.size == 1
             values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
     if not blocks:
         yield values
@@ -331,10 +331,10 @@ def _misfit(held: Stored, words: Words) -> str:
         wanted = words.desc or f"{words.kind} of {words.shape}"
         return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
     if held.nbytes == words.nbytes:
-        one, other = (DATA_TYPES.get(each) for each in (kind, words.kind))
+        one, other = (DATA_TYPES.get(name) for name in (kind, words.kind))
         # bytes in wider words, which bitsandbytes calls quant_storage
         are_bytes = words.kind == "u8" and all(
-            len(shape_like(each, 1)) == 1 for each in (held.shape, words.shape)
+            len(shape_like(shape, 1)) == 1 for shape in (held.shape, words.shape)
         )
         # integers that are not words mean other numbers in another type
         is_word = words.desc is None or words.desc.dtype.name != words.kind

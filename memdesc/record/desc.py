@@ -92,13 +92,13 @@ class RecordDesc(Checked):
                     f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
                 )
         taken = {part.tensor for part in self.fields}
-        for each in self.constants:
-            check_constant(each)
-            if each.tensor in taken:
-                raise MemdescError(f"tensor {each.tensor!r} holds a constant and something else")
-            taken.add(each.tensor)
+        for fixed in self.constants:
+            check_constant(fixed)
+            if fixed.tensor in taken:
+                raise MemdescError(f"tensor {fixed.tensor!r} holds a constant and something else")
+            taken.add(fixed.tensor)
         tables = tuple(np.array(number.table, "f8").tobytes() for number in self.rule.numbers)
-        stored = tuple(each.data for each in self.constants)
+        stored = tuple(fixed.data for fixed in self.constants)
         key = self.dims, self.fields, self.rule, self.constants, tables, stored
         object.__setattr__(self, "_key", key)
 
@@ -120,11 +120,11 @@ class RecordDesc(Checked):
         for dim, (size, group, given) in enumerate(sizes):
             wanted = -(-size // group) * part.counts[dim]
             if given != wanted:
-                each = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
+                many = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
                 name = dim_name(dim, self.letters)
                 raise MemdescError(
                     f"field {part.name} has {given} along {name}, but {size} elements in "
-                    f"groups of {group}{each} are {wanted}"
+                    f"groups of {group}{many} are {wanted}"
                 )
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ class RecordDesc(Checked):
                 + (f" with {part.counts[-1]} each" if part.index else "")
                 for part in self.fields
             ),
-            *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
+            *(f"{fixed.tensor}: {fixed.kind}, {fixed.values}" for fixed in self.constants),
         ]
         return draw_fields(head, self.fields, self.bare.tensors)
 
@@ -183,7 +183,7 @@ class RecordDesc(Checked):
         sizes: dict[str, int] = {}
         for part in self.fields:
             sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
-        return sizes | {each.tensor: len(each.data) for each in self.constants}
+        return sizes | {fixed.tensor: len(fixed.data) for fixed in self.constants}
 
     @property
     def bare(self) -> RecordDesc:

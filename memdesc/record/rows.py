@@ -317,8 +317,8 @@ _VALUES: Mapping[str, Callable[[tuple[int, ...], Options], Sequence[float]]] = {
 def _rows() -> Iterator[str]:
     for text in _TABLE.strip().split("\n\n"):
         several = re.match(r"\w*{(.*?)}", text)
-        for each in several[1].split(",") if several else [""]:
-            yield text.replace(f"{{{several[1]}}}", each).replace("{}", each) if several else text
+        for word in several[1].split(",") if several else [""]:
+            yield text.replace(f"{{{several[1]}}}", word).replace("{}", word) if several else text
 
 
 def _schemes() -> Iterator[Scheme]:
@@ -327,12 +327,12 @@ def _schemes() -> Iterator[Scheme]:
         head, _, options = head.partition(": ")
         name, letters, *more = head.split()
         letters, _, stacked = letters.partition(",")
-        fields: dict[str, Any] = dict(each.split("=") for each in more)
+        fields: dict[str, Any] = dict(word.split("=") for word in more)
         yield Scheme(
             name,
             letters,
             tuple(chain.from_iterable(map(_parts, lines))),
-            tuple(_option(*each.split("=")) for each in options.split()),
+            tuple(_option(*word.split("=")) for word in options.split()),
             _RULES[fields.pop("rule", "")],
             stacked,
             data=(fields.pop("data"),) if "data" in fields else (),
@@ -347,12 +347,12 @@ def _option(name: str, usual: str = "") -> Option:
 
 def _parts(line: str) -> Iterator[Part]:
     role, name, kind, shape, *more = (
-        "" if each == "-" else each for each in _GAP.split(line.strip())
+        "" if cell == "-" else cell for cell in _GAP.split(line.strip())
     )
     kind, _, words = kind.partition(" in ")
     # a word alone is a flag
-    given: dict[str, Any] = dict([*each.split("="), True][:2] for each in more)
-    order, values, shows = (given.pop(each, "") for each in ("order", "values", "shows"))
+    given: dict[str, Any] = dict([*word.split("="), True][:2] for word in more)
+    order, values, shows = (given.pop(key, "") for key in ("order", "values", "shows"))
     part = Part(
         "",
         shape,
@@ -364,11 +364,11 @@ def _parts(line: str) -> Iterator[Part]:
         shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
         **given,
     )
-    return (part._replace(name=each) for each in name.split(","))
+    return (part._replace(name=word) for word in name.split(","))
 
 
 _GAP = re.compile(r"\s{2,}")
-SCHEMES: Mapping[str, Scheme] = MappingProxyType({each.name: each for each in _schemes()})
+SCHEMES: Mapping[str, Scheme] = MappingProxyType({scheme.name: scheme for scheme in _schemes()})
 
 
 # --- records by name ---

@@ -217,7 +217,7 @@ def check_rule(rule: Rule, field: Callable[[str], Field]) -> None:
     if not rule.scale:
         raise MemdescError(f"a Rule needs at least one scale, not {short_repr(tuple(rule))}")
     first = [rule.code, rule.zero, rule.scale[0], *rule.offset[:1]]
-    alone = next((each for each in first if each is not None and each.divides is True), None)
+    alone = next((x for x in first if x is not None and x.divides is True), None)
     if alone is not None:
         raise MemdescError(
             f"only a factor after the first one divides a product, but {alone} is the first"

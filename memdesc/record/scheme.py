@@ -202,7 +202,7 @@ class Part(NamedTuple):
         text = self.shape
         if is_stacked:
             text = self.stacked or f"e, {text}"
-        return tuple(axis_of(each.strip()) for each in text.split(",") if each)
+        return tuple(axis_of(axis.strip()) for axis in text.split(",") if axis)
 
 
 class Words(NamedTuple):
@@ -243,11 +243,11 @@ class Scheme(NamedTuple):
 
     def option(self, name: str) -> Option:
         """Return an option."""
-        return next(each for each in self.options if each.name == name)
+        return next(option for option in self.options if option.name == name)
 
     def letters_of(self, ndims: int) -> str:
         """Return the names of this many dims; empty if the scheme has no such form."""
-        return next((each for each in (self.letters, self.stacked) if len(each) == ndims), "")
+        return next((form for form in (self.letters, self.stacked) if len(form) == ndims), "")
 
     def parts_of(self, options: Options) -> tuple[Part, ...]:
         """Return the parts that a record with these options has."""
@@ -273,7 +273,7 @@ class Scheme(NamedTuple):
     def is_told(self) -> bool:
         """Whether its tensors say what their options are, so that no file needs to declare them."""
         told = [part.shows for part in self.parts if part.shows]
-        return any(callable(each) or not {*each} <= {*self.letters} for each in told)
+        return any(callable(shows) or not {*shows} <= {*self.letters} for shows in told)
 
     @property
     def hidden(self) -> tuple[Option, ...]:
@@ -290,8 +290,8 @@ class Scheme(NamedTuple):
     def checked(self, options: Options) -> dict[str, Any]:
         """Return all options. Fails if one is unknown or not legal."""
         return {
-            each.name: each.checked(self.name, options.get(each.name, each.usual))
-            for each in self.options
+            option.name: option.checked(self.name, options.get(option.name, option.usual))
+            for option in self.options
         }
 
     def bound(self, dims: tuple[int, ...], options: Options) -> RecordDesc:
@@ -301,7 +301,7 @@ class Scheme(NamedTuple):
         """
         if not (letters := self.letters_of(len(dims))):
             legal = filter(None, (self.letters, self.stacked))
-            listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
+            listed = " or ".join(f"{len(form)} dims, ({', '.join(form)})" for form in legal)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
         sizes = _Sizes(self, letters, dims, options)
         parts = self.parts_of(sizes.options)
@@ -320,7 +320,7 @@ class Scheme(NamedTuple):
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
         sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
-        counts = {each.tensor: len(each.values) for each in desc.constants}
+        counts = {fixed.tensor: len(fixed.values) for fixed in desc.constants}
         parts = {part.tensor: part for part in reversed(self.parts_of(sizes.options))}
         return {
             name: sizes.words(parts[name], desc, nbytes, counts.get(name))
@@ -374,7 +374,7 @@ class _Sizes(NamedTuple):
 
     def is_one(self, axis: Axis) -> bool:
         """Whether an axis has one element whatever the dims are."""
-        divisor, *others = (each.divisor for each in axis.factors)
+        divisor, *others = (factor.divisor for factor in axis.factors)
         is_whole = not others and self.options.get(divisor) == ALL
         return is_whole or not {*axis.powers} & {*self.letters}
 
@@ -385,7 +385,7 @@ class _Sizes(NamedTuple):
             if name not in self.letters:
                 extent *= self.value(name, self.letters[-1])
                 continue
-            bits, step = (self.value(each or "1", name) for each in (width, divisor))
+            bits, step = (self.value(text or "1", name) for text in (width, divisor))
             size = self.size(name) * bits
             if size % step and not is_cut:
                 self._refuse(name, divisor, step // gcd(step, bits))
@@ -405,7 +405,7 @@ class _Sizes(NamedTuple):
         kind = self.kind(part.words or part.kind)
         if count is not None:
             return Words(kind, (count,), nbytes, memory_desc((count,), kind))
-        held = [each for each in desc.fields if each.tensor == part.tensor]
+        held = [field for field in desc.fields if field.tensor == part.tensor]
         is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
         axes = self.axes(part)
         shape = tuple(map(self.extent, axes))
@@ -415,7 +415,7 @@ class _Sizes(NamedTuple):
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
         groups = [max(size, 1) for size in self.dims]
-        for name, width, divisor, *_ in (each for axis in self.axes(part) for each in axis.factors):
+        for name, width, divisor, *_ in (x for axis in self.axes(part) for x in axis.factors):
             if name in self.letters:
                 dim = self.letters.index(name)
                 group = 1 if width else self.value(divisor or "1", name)

@@ -103,11 +103,11 @@ class DeviceBench:
         """Return the facts of a case. Fails if dst differs from what the CPU writes."""
         loaded = self.load(case)
         seconds = self._median(self.runner(loaded))
-        found = np.empty(loaded.wanted.size, np.uint8)
-        cl.enqueue_copy(self.queue, found, loaded.dst, **_region(case.descs[1]))
+        written = np.empty(loaded.wanted.size, np.uint8)
+        cl.enqueue_copy(self.queue, written, loaded.dst, **_region(case.descs[1]))
         loaded.src.release()
         loaded.dst.release()
-        if not np.array_equal(found, loaded.wanted):
+        if not np.array_equal(written, loaded.wanted):
             raise MemdescError(f"{case} on {self.device.name} differs from the reorder on the CPU")
         nbytes, types = case.mean_nbytes, [str(desc.dtype) for desc in case.descs]
         copy = self._copy_seconds(nbytes)

@@ -181,7 +181,7 @@ class _Schedule:
             batch = self.batches[0]
             if len(self.batches) > 1:
                 join = _tile_batches().join
-                batch = LinkedBatch(join([each.batch for each in self.batches]))
+                batch = LinkedBatch(join([batch.batch for batch in self.batches]))
             # several threads may come here at once: all get the first one
             self._kept.append((np.array(batch.job, np.int64), batch))
         return address_of(self._kept[0][0])

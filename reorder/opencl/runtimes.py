@@ -239,11 +239,11 @@ def devices() -> tuple[Device, ...]:
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
     cache_limit()  # raises here, since a wrong limit is not a device's problem
-    found: list[cl.Device] = []
+    cl_devices: list[cl.Device] = []
     for platform in _platforms():
         with suppress(cl.Error):  # a platform without devices
-            found += platform.get_devices()
-    return tuple(map(_probed, found))
+            cl_devices += platform.get_devices()
+    return tuple(map(_probed, cl_devices))
 
 
 def find_device(name: str = "") -> Device:

@@ -114,7 +114,7 @@ def whole_box(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, tuple[in
     """
     operands: tuple[OperandLayout, ...] = (src.base(), dst.base(), *params)
     groups = [_ranges_of(operands, dims) for dims in _groups(operands)]
-    ranges = [found for found in groups if found is not None]
+    ranges = [group for group in groups if group is not None]
     if src.xor or dst.xor or len(ranges) < len(groups):
         return None
     sizes = tuple(size for padded, size, _ in ranges if size < padded)

@@ -129,7 +129,7 @@ def _why_elements_move(src: Layout, dst: Layout, letters: str | None) -> str:
                 "compared one by one"
             )
         if first < dst.axis_size(k):
-            in_src, in_dst = (block_offset(each, first) for each in blocks)
+            in_src, in_dst = (block_offset(layout, first) for layout in blocks)
             return (
                 f"elements move: from index 0 to index {first} of {names} the offset changes by "
                 f"{in_src} in src, by {in_dst} in dst"

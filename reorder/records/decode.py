@@ -263,14 +263,14 @@ def _type_of(qtype: Any) -> GgufType:
     if not isinstance(qtype, str | bool):
         with suppress(TypeError):
             name = GGUF_NUMBERS.get(index(qtype))
-    found = _TYPES.get(name.lower()) if isinstance(name, str) else None
-    if found is None:
+    row = _TYPES.get(name.lower()) if isinstance(name, str) else None
+    if row is None:
         names = ", ".join(dict.fromkeys(map(str, _TYPES.values())))
         raise MemdescError(
             f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
             f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
-    return found
+    return row
 
 
 def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:

@@ -115,8 +115,8 @@ def integers_of(
             sign = bits.dtype.type(1 << field.bits - 1)
             bits = ((bits ^ sign) - sign).view(f"i{bits.itemsize}")
         joined = bits.astype(kind or narrow) << shift | joined
-    found: NDArray[Any] = joined
-    return found
+    integers: NDArray[Any] = joined
+    return integers
 
 
 def number_values(
@@ -135,8 +135,8 @@ def number_values(
     joined = integers_of(tensors, desc, number, read)
     if number.kind:
         return _floats(joined.astype(np.uint16), number.kind)
-    found: NDArray[Any] = joined if number.codebook else joined - number.minus
-    return np.array(number.table, np.float32)[joined] if number.table else found
+    values: NDArray[Any] = joined if number.codebook else joined - number.minus
+    return np.array(number.table, np.float32)[joined] if number.table else values
 
 
 def _floats(bits: NDArray[Any], kind: str) -> NDArray[Any]:
@@ -251,5 +251,5 @@ def _values(record: Record, number: Number) -> NDArray[Any]:
     if book is None:
         return values
     lanes = np.resize(np.array(book.lanes), columns)
-    found: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
-    return found.astype(np.int64)
+    looked_up: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
+    return looked_up.astype(np.int64)

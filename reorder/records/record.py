@@ -73,14 +73,14 @@ class Record(Checked):
                 tensors[name] = BufferCheck(whole, name, write=False)(data)
         object.__setattr__(self, "_desc", desc)
         object.__setattr__(self, "_tensors", tensors)
-        for each in desc.constants:
-            held = tensors[each.tensor][: len(each.data)]
+        for constant in desc.constants:
+            held = tensors[constant.tensor][: len(constant.data)]
             if buffers is None:
-                held[:] = np.frombuffer(each.data, np.uint8)
-            elif held.tobytes() != each.data:
-                values = held.view(DATA_TYPES[each.kind].numpy).tolist()
+                held[:] = np.frombuffer(constant.data, np.uint8)
+            elif held.tobytes() != constant.data:
+                values = held.view(DATA_TYPES[constant.kind].numpy).tolist()
                 raise MemdescError(
-                    f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"
+                    f"{constant.tensor} of {desc!r} must hold {[*constant.values]}, not {values}"
                 )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
@@ -220,7 +220,7 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
         return buffer
     kinds = [field.kind for field in desc.fields if field.tensor == name]
     whole = [DATA_TYPES[kind] for kind in kinds if kind not in BIT_PLANES]
-    legal = [each.numpy for each in whole if not each.is_packed]
+    legal = [dtype.numpy for dtype in whole if not dtype.is_packed]
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
         raise MemdescError(
@@ -249,14 +249,14 @@ def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
     if field.bits < BYTE_BITS:
         return _bits_at(data, offsets, field.bits)
     nbytes = field.bits // BYTE_BITS
-    each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
-    return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
+    elements = data[offsets[..., None] * nbytes + np.arange(nbytes)]
+    return np.ascontiguousarray(elements).view(f"u{nbytes}").reshape(offsets.shape)
 
 
 def _bits_at(data: NDArray[np.uint8], offsets: NDArray[Any], bits: int) -> NDArray[Any]:
     at = offsets * bits
-    found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & np.uint8((1 << bits) - 1)
-    return found
+    codes: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & np.uint8((1 << bits) - 1)
+    return codes
 
 
 def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
@@ -265,8 +265,8 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
     is_plane, bits = field.kind in BIT_PLANES, np.ascontiguousarray(values)
     if not is_plane and values.dtype == field.desc.dtype.numpy:
-        found: NDArray[Any] = bits.view(f"u{nbytes}") & mask
-        return found
+        masked: NDArray[Any] = bits.view(f"u{nbytes}") & mask
+        return masked
     if values.dtype.kind not in "iu" or not (is_plane or field.kind in INTEGERS):
         raise MemdescError(
             f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
@@ -278,9 +278,9 @@ def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
         raise MemdescError(
             f"field {field.name} holds {field.kind}, {low} to {high}, but at {at} is {values[at]}"
         )
-    found = values.astype(np.int64).astype(f"u{nbytes}")
-    found &= mask
-    return found
+    masked = values.astype(np.int64).astype(f"u{nbytes}")
+    masked &= mask
+    return masked
 
 
 def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> None:
@@ -297,5 +297,5 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
             data[where] = kept | bits[here].astype(np.uint8) << np.uint8(phase)
         return
     nbytes = field.bits // BYTE_BITS
-    each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
-    data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
+    elements = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
+    data[offsets[..., None] * nbytes + np.arange(nbytes)] = elements.reshape(*offsets.shape, nbytes)

@@ -119,8 +119,8 @@ def repack(
 def target_desc(source: RecordDesc, target: str, options: Mapping[str, Any]) -> RecordDesc:
     """Return the descriptor of the format `target` for the numbers of `source`."""
     name, letters, legal = read_name(target, len(source.dims))
-    found = _defaults(source, name, legal) | dict(options)
-    return record_desc(dims_in(source, letters), name, **found)
+    chosen = _defaults(source, name, legal) | dict(options)
+    return record_desc(dims_in(source, letters), name, **chosen)
 
 
 def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
@@ -142,22 +142,22 @@ def _defaults(source: RecordDesc, name: str, legal: Mapping[str, Any]) -> dict[s
     """Return the options of the target that follow from the format of the source."""
     scale, code, held = source.scales, source.codes, dict(source.options)
     sizes = dict(zip(source.letters, zip(scale.groups, source.dims, strict=True), strict=False))
-    found: dict[str, Any] = {"g_idx": bool(held.get("g_idx"))}
+    chosen: dict[str, Any] = {"g_idx": bool(held.get("g_idx"))}
     if "i" in sizes:
         group, size = sizes["i"]
-        found["group"] = -1 if group >= size else group
+        chosen["group"] = -1 if group >= size else group
     if "o" in sizes:
         rows, size = sizes["o"]
-        found["rows"] = -1 if 1 < rows >= size else rows
-    found |= {"bits": held["bits"]} if "bits" in held else {}
-    found |= {"codes": code.kind} if code.kind in FLOATS else {}
+        chosen["rows"] = -1 if 1 < rows >= size else rows
+    chosen |= {"bits": held["bits"]} if "bits" in held else {}
+    chosen |= {"codes": code.kind} if code.kind in FLOATS else {}
     # exponents, which few formats have as scales, stay exponents only in the same format
     if scale.kind in {"f16", "bf16", "f32"} or name == source.name:
-        found["scales"] = scale.kind
+        chosen["scales"] = scale.kind
     if isinstance(legal.get("zeros"), bool):
         # zero points of GPTQ usually are all the middle code
-        found["zeros"] = not source.rule.is_symmetric and source.name != "gptq"
-    return {key: value for key, value in found.items() if key in legal}
+        chosen["zeros"] = not source.rule.is_symmetric and source.name != "gptq"
+    return {key: value for key, value in chosen.items() if key in legal}
 
 
 def is_rounded(source: RecordDesc, target: RecordDesc) -> bool:
@@ -324,7 +324,7 @@ class _Conversion:
         return _product(self.factors)
 
     def _factors(self, numbers: tuple[Number, ...]) -> list[_Factor]:
-        return [_Factor(self._read(each).astype(np.float32), each.divides) for each in numbers]
+        return [_Factor(self._read(x).astype(np.float32), x.divides) for x in numbers]
 
     def _read(self, number: Number) -> NDArray[Any]:
         """Return the values of a number of the source."""
@@ -378,7 +378,7 @@ class _Conversion:
             self._groups(x) == new.groups
             and old.kind == new.kind
             and x[1:] == y[1:]
-            and [each for _, each in (*x.parts, *y.parts)] == [0, 0]
+            and [shift for _, shift in (*x.parts, *y.parts)] == [0, 0]
             for (x, y), (old, new) in zip(pairs, fields, strict=True)
         )
         if not is_alike:
@@ -398,12 +398,12 @@ class _Conversion:
             _Factor(np.float32(1) / values if number.divides != divides else values, number.divides)
             for number, (values, divides) in zip(numbers, factors, strict=True)
         ]
-        if [each.divides for each in made] != [each.divides for each in factors]:
-            if any((each.values == 0).any() for each in factors):
+        if [factor.divides for factor in made] != [factor.divides for factor in factors]:
+            if any((factor.values == 0).any() for factor in factors):
                 self._refuse(f"a factor of {what} is 0, which has no reciprocal")
             self._check_reciprocals(_product(made), product, what)
-        for number, each in zip(numbers, made, strict=True):
-            self._put(number, each.values, what)
+        for number, factor in zip(numbers, made, strict=True):
+            self._put(number, factor.values, what)
 
     def _check_reciprocals(self, made: NDArray[Any], wanted: NDArray[Any], what: str) -> None:
         """Refuse reciprocals that change a product, unless the caller lets them round it."""

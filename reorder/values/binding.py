@@ -132,8 +132,7 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
             ones = (1,) * dst.ndims
             operands.insert(position, Operand("src_scale", dst.dims, ones, ones, 0, np.ones(1)))
         operands = [
-            each._replace(values=each.values * adjust) if each.role == "src_scale" else each
-            for each in operands
+            x._replace(values=x.values * adjust) if x.role == "src_scale" else x for x in operands
         ]
     converts = bool(src.dtype != dst.dtype or operands or attr.beta)
     name = dst.dtype.name

@@ -223,8 +223,8 @@ def without_quotient(bound: BoundAttr, src: DataType, dst: DataType) -> BoundAtt
     with np.errstate(all="ignore"):
         factor = scale / divisor
         scaled = scale * x / divisor, factor * x
-        wanted, found = (np.clip(np.rint(of + point), *form) for of in scaled)
-    if not factor or not np.array_equal(wanted, found):
+        wanted, multiplied = (np.clip(np.rint(of + point), *form) for of in scaled)
+    if not factor or not np.array_equal(wanted, multiplied):
         return bound
     *_, quotient = (of for of in bound.operands if of.role == "dst_scale")
     product = quotient._replace(role="src_scale", values=np.array([factor], np.float64))

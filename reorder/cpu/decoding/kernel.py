@@ -250,8 +250,8 @@ class _Numbers:
             self._code_at(number, positions[k * count]) * size + lanes[k * count]
             for k in range(vector.count)
         )
-        found = _vector_of((_entry(stored, at, vector.element, 1) for at in places), vector)
-        numbers = found.bitcast(ir.VectorType(BYTE, len(positions)))
+        packed = _vector_of((_entry(stored, at, vector.element, 1) for at in places), vector)
+        numbers = packed.bitcast(ir.VectorType(BYTE, len(positions)))
         return numbers.sext(ir.VectorType(_I32, len(positions)))
 
     def _code_at(self, number: RecordNumber, position: int) -> Value:
@@ -285,21 +285,21 @@ class _Numbers:
         if is_short and is_whole and is_x86() and has_feature("ssse3"):
             vector = codec.vector(BYTE)
             entries = ir.Constant(vector, [int(value) & 255 for value in table])
-            found = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
-            return found.sext(codes.type).sitofp(values)
+            picked = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
+            return picked.sext(codes.type).sitofp(values)
         kind = ir.ArrayType(_F32, len(table))
         stored = new_constant(
             builder, "memdesc.table", ir.Constant(kind, [_F32(float(value)) for value in table])
         )
-        each = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))
-        return _vector_of((_entry(stored, code, _F32) for code in each), values)
+        lane_codes = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))
+        return _vector_of((_entry(stored, code, _F32) for code in lane_codes), values)
 
 
 def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
-    found: Value = ir.Constant(kind, ir.Undefined)
+    vector: Value = ir.Constant(kind, ir.Undefined)
     for lane, number in enumerate(numbers):
-        found = Number(number.builder, found).insert_element(number, _I32(lane))
-    return found
+        vector = Number(number.builder, vector).insert_element(number, _I32(lane))
+    return vector
 
 
 def _entry(table: Value, index: Value, kind: Type, align: int | None = None) -> Value:

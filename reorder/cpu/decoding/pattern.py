@@ -128,18 +128,18 @@ def place_pattern(desc: RecordDesc) -> PlacedPattern | None:
         return None
     # bits from the start of a row to each element, for each field
     rows = [part.layout.tables()[-1][part.along_last(columns)] * part.bits for part in desc.fields]
-    periods = [len(each.codebook.lanes) for each in desc.rule.numbers if each.codebook]
-    found = [
+    periods = [len(number.codebook.lanes) for number in desc.rule.numbers if number.codebook]
+    patterns = [
         (block, _segment([row[::block] for row in rows]))
         for block in _BLOCKS
         if columns % block == 0
         and not any(block % period for period in periods)
         and all(_repeats(row, block) for row in rows)
     ]
-    if not found:
+    if not patterns:
         return None
     # the block with the longest segments; if several are equal, the first
-    return _placed(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
+    return _placed(desc, rows, *max(patterns, key=lambda pattern: pattern[0] * pattern[1]))
 
 
 def _repeats(row: NDArray[np.int64], block: int) -> bool:

@@ -122,27 +122,27 @@ def _emit_rows(stage: _Stage, operands: _Operands) -> None:
     columns, types = stage.table.columns, stage.types
     at, computes = partial(_Row, stage, operands), types.operation is not Operation.CONVERT
 
-    def each(emit: Callable[[_Row], None]) -> None:
+    def over_rows(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
             emit(at(row))
 
     if types.streams:
         # stages whose elements each have an operand take masked loads
         joins = computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
-        each(partial(_emit_lines, at=at if joins else None))
+        over_rows(partial(_emit_lines, at=at if joins else None))
     elif operands is _Operands.GROUPS:
-        each(_emit_groups)
+        over_rows(_emit_groups)
     elif masks_elements(types.src, types.dst):
         # a separate loop for short rows: a common one would need more addresses than there are
         # registers. Also for a whole vector, which needs no head and tail
         longest = MASKED_LANES if computes else MASKED_LANES - 1
         with either(columns <= longest) as (short, long):
             with short:
-                each(lambda row: row.run_masked(0, columns))
+                over_rows(lambda row: row.run_masked(0, columns))
             with long:
-                each(_emit_row)
+                over_rows(_emit_row)
     else:
-        each(_emit_row)
+        over_rows(_emit_row)
 
 
 def masks_elements(*dtypes: str) -> bool:

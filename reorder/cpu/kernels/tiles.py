@@ -158,8 +158,8 @@ def _address(tile: _Tile, base: Value) -> Value:
     """Return the address that a `Base` stands for, or the address that it is."""
     slot_at = tile.slots + (base - Base.SRC_ELEMENTS) * SLOT_NBYTES
     address = where(base.below(len(Base)), slot_at, base)
-    for each, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):
-        address = where(base == each, buffer, address)
+    for known, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):
+        address = where(base == known, buffer, address)
     return address
 
 

@@ -147,7 +147,7 @@ def _register(function: Any) -> None:
     def _(_context: Any) -> Any:
         def typed(*arguments: Any) -> Any:
             given = [
-                each if isinstance(each, types.BaseTuple) else types.int64 for each in arguments
+                kind if isinstance(kind, types.BaseTuple) else types.int64 for kind in arguments
             ]
             return result(*given)
 
@@ -165,7 +165,7 @@ def _register(function: Any) -> None:
             made = context.compile_subroutine(builder, function, called, flags=_flags())
             return context.call_internal(builder, made.fndesc, called, arguments)
         numbers = [
-            [Number(builder, each) for each in cgutils.unpack_tuple(builder, argument)]
+            [Number(builder, value) for value in cgutils.unpack_tuple(builder, argument)]
             if isinstance(kind, types.BaseTuple)
             else Number(builder, argument)
             for kind, argument in zip(called.args, arguments, strict=True)

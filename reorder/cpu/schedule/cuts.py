@@ -153,13 +153,13 @@ def find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
 
 def permuted_boxes(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
     """Schedule a box as permuted elements, cut to what a call moves; empty for other boxes."""
-    found = select_permuted(box, bits)
-    if not found:
+    scheduled = select_permuted(box, bits)
+    if not scheduled:
         return ()
-    cut = find_cut(found)
+    cut = find_cut(scheduled)
     pieces = [*split_node(box, *cut)] if cut else []
     parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
-    return parts if cut and len(parts) == len(pieces) else (found,)
+    return parts if cut and len(parts) == len(pieces) else (scheduled,)
 
 
 def _in_pieces(

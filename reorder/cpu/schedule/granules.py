@@ -89,8 +89,8 @@ class _Table:
         """
         first, terms = self.xor[operand]
         bases = offset_table([node.extent for node in loops], [n.strides[operand] for n in loops])
-        found = np.array(bases, np.int64) + start
-        return swizzled(terms, found // self._width + first) * self._width
+        offsets = np.array(bases, np.int64) + start
+        return swizzled(terms, offsets // self._width + first) * self._width
 
 
 def _transposed(box: Box, table: _Table, bits: int) -> ScheduledBox | None:

@@ -151,9 +151,9 @@ def _cuts(
     for workload, count, granule, few in zip(workloads, steps, granules, is_few, strict=True):
         begin, size = (before, size_of_few) if few else (0, workload.size)
         before += workload.size if few else 0
-        each = workload.size * granule / count
+        granule_size = workload.size * granule / count
         shares = (min(max(0, size * k / chunks - begin), workload.size) for k in range(1, chunks))
-        inner = (min(round(share / each) * granule, count) for share in shares)
+        inner = (min(round(share / granule_size) * granule, count) for share in shares)
         cuts.append([0, *inner, count])
     return cuts
 

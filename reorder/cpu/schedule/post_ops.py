@@ -100,14 +100,14 @@ def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
     if types.operation is Operation.CONVERT:
         return {Operation.CONVERT}
     dst, work = types.dst, types.work
-    found = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT}
+    operations = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT}
     if has_fma and work == "f32" and rounding_bits(dst) is not None:
-        found.add(Operation.NARROW_QUOTIENT)
+        operations.add(Operation.NARROW_QUOTIENT)
     if largest_number(dst) is not None or dst == work:
-        found.add(Operation.CLAMP)
+        operations.add(Operation.CLAMP)
     if rounds_through_f16(dst) or dst == work:
-        found.add(Operation.ROUND_F16)
-    return found
+        operations.add(Operation.ROUND_F16)
+    return operations
 
 
 class PostOp(NamedTuple):

@@ -135,13 +135,13 @@ class _Rotation(NamedTuple):
         rest = skipped % steps if steps else 0
         whole: list[ScheduledBox] = []
         for begin, stop in ((0, skipped - rest), (skipped - rest, skipped)):
-            each = min(steps, stop - begin)
-            if not each:
+            length = min(steps, stop - begin)
+            if not length:
                 continue
-            table = self._table(each + -(-self.head // size))
-            table = table[self.head : self.head + each * size]
-            pieces, strides = (stop - begin) // each, outermost.strides
-            stride = tuple(each * step for step in strides)
+            table = self._table(length + -(-self.head // size))
+            table = table[self.head : self.head + length * size]
+            pieces, strides = (stop - begin) // length, outermost.strides
+            stride = tuple(length * step for step in strides)
             around = (Node(pieces, pieces, stride),) if pieces > 1 else ()
             part = self.box._replace(offsets=moved(self.box.offsets, outermost, begin))
             tiles = self._tiles(part, table, around)

@@ -307,9 +307,9 @@ def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
     for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
         is_pair = part.strides[1 - side] == run.strides[side] == width
         if is_pair and part.strides[side] == run.extent * width:
-            found = _permuted(box, bits, side, (part, run))
-            if found:
-                return found
+            scheduled = _permuted(box, bits, side, (part, run))
+            if scheduled:
+                return scheduled
     return None
 
 
@@ -337,12 +337,12 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     if not (few and size_of(few) <= LINE_BITS // wide <= size_of(many)):
         return None
     columns, rows = (few, many) if side == 0 else (many, few)
-    found = ScheduledBox(box._replace(nodes=(*others, *row)), wide, TRANSPOSED, rows, columns)
+    scheduled = ScheduledBox(box._replace(nodes=(*others, *row)), wide, TRANSPOSED, rows, columns)
     parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
     if not row:
         parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
     picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
-    return found._replace(permutation=Permutation(side, picks))
+    return scheduled._replace(permutation=Permutation(side, picks))
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -469,6 +469,6 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int]:
     wide = run.extent * bits
     if not run.valid == run.extent > 1 or wide > _WIDEST or wide & (wide - 1):
         return packed, bits
-    found = select_kernel(packed._replace(nodes=tuple(outer)), wide)
-    is_wide = found.is_transposed and found.inner_size >= _MIN_WIDE_SIZE
-    return (found.box, wide) if is_wide else (packed, bits)
+    scheduled = select_kernel(packed._replace(nodes=tuple(outer)), wide)
+    is_wide = scheduled.is_transposed and scheduled.inner_size >= _MIN_WIDE_SIZE
+    return (scheduled.box, wide) if is_wide else (packed, bits)

@@ -133,8 +133,8 @@ def join(batches: Sequence[Batch]) -> Batch:
         start, shares = len(words), batch.partition
         if batch.kernel is None:
             words += batch.program
-            moved = (StepRange(*each) for each in shares.ranges.tolist())
-            ranges += [each._replace(instruction=each.instruction + start) for each in moved]
+            moved = (StepRange(*span) for span in shares.ranges.tolist())
+            ranges += [span._replace(instruction=span.instruction + start) for span in moved]
             bounds += [bounds[-1] + stop for stop in shares.bounds[1:].tolist()]
             continue
         for first, last in pairwise(shares.bounds.tolist()):

@@ -271,7 +271,7 @@ class _StepWriter:
         `operand` are the last fields of a `TileStep`.
         """
         src, dst = sides
-        words = [start for each in rows.tables for start in each]
+        words = [start for starts in rows.tables for start in starts]
         lines = self._prefetched_lines()
         at = len(StageTable._fields) + len(words)
         head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)

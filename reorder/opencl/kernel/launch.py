@@ -261,7 +261,7 @@ def lower_nest(
     # a row for each operand that is accessed
     skipped = int(pattern.src.mode == Mode.NONE)
     rows = (list(one.tables(0, one.extent))[skipped:] for one in nest.indirect)
-    tables = [np.stack(each[:1] if skipped else each) for each in rows]
+    tables = [np.stack(row[:1] if skipped else row) for row in rows]
     far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
     bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)
     launch = make_launch(pattern, params, tuple(groups), bound)

@@ -85,8 +85,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     ]
     every = [row, *loops]
     for limit in (_ENOUGH, _MAX_UNITS):
-        found = chain_of(every, 1, limit)
-        chain = [] if found is None else [every[k] for k in found.run]
+        chained = chain_of(every, 1, limit)
+        chain = [] if chained is None else [every[k] for k in chained.run]
         if prod(loop.extent for loop in chain) > _MAX_UNITS:
             chain.pop()
         others, length = without(every, chain), prod(loop.extent for loop in chain)

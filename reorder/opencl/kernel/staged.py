@@ -762,11 +762,11 @@ def _stride(operand: str, loop: int) -> str:
 
 def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
     """Return (loop, index) of a number whose digits are steps of some loops, at a distance."""
-    found = []
+    digits = []
     for k, steps, scale in loops:
         number, digit = divmod(number, steps)
-        found.append((k, digit * scale))
-    return [(k, index) for k, index in found if index]
+        digits.append((k, digit * scale))
+    return [(k, index) for k, index in digits if index]
 
 
 def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:

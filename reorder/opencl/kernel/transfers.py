@@ -187,10 +187,10 @@ def _whole(
         task = task._replace(conversion=None)
     end = src.desc.min_nbytes * BYTE_BITS // src.desc.dtype.bits
     one, other = layouts if is_padded else layouts[::-1]
-    found = whole_box(one, other, *plan.bound_attr.varying)
-    if found is None or (has_image and not found[1]):
+    whole = whole_box(one, other, *plan.bound_attr.varying)
+    if whole is None or (has_image and not whole[1]):
         return ()
-    box, sizes = found
+    box, sizes = whole
     if not is_padded:
         strides = (((*node.strides[1::-1], *node.strides[2:]), node) for node in box.nodes)
         nodes = tuple(node._replace(strides=of) for of, node in strides)
