@@ -92,15 +92,15 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         group = _for_image(task)
     else:
         by_stride = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
-        nest = nest._replace(loops=nest.filled(by_stride))
+        # loops over tables come last
+        nest = nest._replace(loops=(*nest.filled(by_stride), *nest.indirect_loops))
         body, src, dst = _run(task, nest)
         group = _for_buffers(nest, body.length, task)
     lanes = tuple(
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    work_items = 1 << sum(group.shifts) + group.indirect_shift
-    pattern = Pattern(src, dst, body, work_items, task.conversion, lanes)
+    pattern = Pattern(src, dst, body, 1 << sum(group.shifts), task.conversion, lanes)
     divisions = [
         divided(loop.extent, shift, steps, 1 if k else body.length)
         for k, (loop, shift, steps) in enumerate(
@@ -111,9 +111,9 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if body.is_nibble:
         is_even = all(stride % 2 == 0 for stride in nest.strides(1))
         parities = (nest.starts[1][0] % 2,) if is_even else (0, 1)
-    nest, shift = nest._replace(loops=group.loops), group.indirect_shift
+    nest = nest._replace(loops=group.loops)
     numbers = ({**task.numbers, "parity": parity} for parity in parities)
-    return tuple(lower_nest(nest, pattern, divisions, of, shift) for of in numbers)
+    return tuple(lower_nest(nest, pattern, divisions, of) for of in numbers)
 
 
 def _writing(task: KernelTask) -> KernelTask:
@@ -161,7 +161,6 @@ class _WorkGroup(NamedTuple):
     loops: tuple[Loop, ...]
     shifts: Sequence[int]
     steps: Sequence[int]
-    indirect_shift: int = 0
 
 
 def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
@@ -169,7 +168,7 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
     total = floor_log2(task.work_items(_WORK_ITEMS))
     given = _lines(nest, length, total, task.accesses[1].bits)
-    shifts, indirect_shift = share_out(nest, extents, total, given)
+    shifts = share_out(extents, total, given)
     order = [*range(len(extents))]
     wanted = 1 if nest.indirect else _STEPS[max(task.accesses[1].nbytes, 1)]
     if task.conversion is None:
@@ -182,7 +181,7 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
             wanted //= 2
     stepping = next((k for k in order if extents[k] >> shifts[k] >= wanted), -1)
     steps = [wanted if k == stepping else 1 for k in range(len(extents))]
-    return _WorkGroup(nest.loops, shifts, steps, indirect_shift)
+    return _WorkGroup(nest.loops, shifts, steps)
 
 
 def _lines(nest: Nest, length: int, total: int, bits: int) -> list[int]:
@@ -215,7 +214,7 @@ def _for_image(task: KernelTask) -> _WorkGroup:
         shifts.append(shift)
         steps.append(count if loop.extent >> shift >= count else 1)
     filled = nest.filled([*chosen, *without(loops, chosen)])
-    shifts, _ = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    shifts = share_out([loop.extent for loop in filled], total, shifts)
     return _WorkGroup(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])])
 
 
@@ -270,8 +269,7 @@ class Direct(Body):
         yield from index_lines(pattern)
         if self.length > 1:
             yield f"i0 *= {self.length};"
-        outside = [f"j{k} >= p.indirect{k}_extent" for k in range(pattern.indirect)]
-        outside += [f"i{k} >= p.extent{k}" for k, one in enumerate(pattern.loops) if one.steps == 1]
+        outside = [f"i{k} >= p.extent{k}" for k, one in enumerate(pattern.loops) if one.steps == 1]
         # a nest has at least three loops, and work items take several steps of one or two
         yield f"if ({' || '.join(outside)}) return;"
         for k in range(pattern.indirect):

@@ -2,7 +2,7 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read from a table.
+then `dst`, and loop k; the last loops may be indirect, with offsets from tables instead of strides.
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -10,8 +10,6 @@ then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels read 
     shift0                    log2 of the work items along loop 0
     groups0                   work-groups along loop 0, where another loop shares its dimension
     src0, or src_x0, src_y0   stride of loop 0
-    indirect0_extent, indirect0_shift, indirect0_groups
-                              as for a loop
     size0, index0_, index0_0  a size, and the start and the strides of the index below it
 
 A kernel that converts has the roles of its scales and zero points as further operands, where they
@@ -148,7 +146,7 @@ class Pattern(NamedTuple):
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
-    work items. There are `indirect` loops with tables. With `is_wide` offsets have 64 bits.
+    work items. The last `indirect` loops have tables. With `is_wide` offsets have 64 bits.
     `params` are the names of the parameters, in order. There are `sizes` indices that are below a
     size where there is data.
     """
@@ -179,10 +177,7 @@ class Pattern(NamedTuple):
 
     def is_last_in_dimension(self, k: int) -> bool:
         """Whether no loop after loop k shares its dimension of the NDRange."""
-        grid_dim = self.loops[k].grid_dim
-        if self.indirect and grid_dim == 0:
-            return False
-        return all(other.grid_dim != grid_dim for other in self.loops[k + 1 :])
+        return all(other.grid_dim != self.loops[k].grid_dim for other in self.loops[k + 1 :])
 
 
 class Launch(NamedTuple):
@@ -209,18 +204,14 @@ def divided(extent: int, shift: int = 0, steps: int = 1, length: int = 1) -> Div
     return Division(-(-extent // tile), shift, steps, tile)
 
 
-def share_out(
-    nest: Nest, extents: Sequence[int], total: int, given: Sequence[int] = ()
-) -> tuple[list[int], int]:
-    """Give 2^total work items to loops; return log2 for each, and for the first indirect loop."""
+def share_out(extents: Sequence[int], total: int, given: Sequence[int] = ()) -> list[int]:
+    """Give 2^total work items to loops; return log2 for each."""
     shifts = [*given, *(0 for _ in extents[len(given) :])]
     for k, extent in enumerate(extents):
         shifts[k] += max(min(ceil_log2(extent) - shifts[k], total - sum(shifts)), 0)
-    free = total - sum(shifts)
-    indirect_shift = min(ceil_log2(nest.indirect[0].extent), free) if nest.indirect else 0
     # the remaining work items are idle, past the end of the last loop
-    shifts[-1] += free - indirect_shift
-    return shifts, indirect_shift
+    shifts[-1] += total - sum(shifts)
+    return shifts
 
 
 def lower_nest(
@@ -228,20 +219,15 @@ def lower_nest(
     pattern: Pattern,
     loops: Iterable[Division],
     numbers: Mapping[str, int] = {},
-    indirect_shift: int = 0,
     bound: int = 0,
 ) -> Launch:
     """Make the launch of a nest whose loops are innermost first and divided as `loops` says.
 
     `numbers` has the scalars of the conversion and the parameters of the body by name, and may have
-    others. `indirect_shift` is log2 of the work items along the first indirect loop. `bound` is a
-    bound on offsets that do not follow from the loops.
+    others. `bound` is a bound on offsets that do not follow from the loops.
     """
     loops = tuple(loops)
-    indirect = tuple(
-        divided(one.extent, 0 if k else indirect_shift) for k, one in enumerate(nest.indirect)
-    )
-    dims = _grid_dims([one.groups for one in loops], has_indirect=bool(indirect))
+    dims = _grid_dims([one.groups for one in loops])
     # extents are rounded up to whole groups
     spans = [one.groups * one.tile for one in loops]
     pattern = pattern._replace(
@@ -254,8 +240,8 @@ def lower_nest(
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
     names = [*(f"{role}_value" for role in scalars), *pattern.body.param_names()]
     params = {name: numbers[name] for name in names}
-    params |= _nest_params(nest, pattern, (*loops, *indirect))
-    groups = [prod(one.groups for one in indirect), 1, 1]
+    params |= _nest_params(nest, pattern, loops)
+    groups = [1, 1, 1]
     for one, dim in zip(loops, dims, strict=True):
         groups[dim] *= one.groups
     # a row for each operand that is accessed
@@ -282,11 +268,11 @@ def make_launch(
     return Launch(pattern, tuple(params.values()), groups)
 
 
-def _grid_dims(counts: list[int], *, has_indirect: bool) -> list[int]:
+def _grid_dims(counts: list[int]) -> list[int]:
     """Return the NDRange dimension of the groups of each loop; the outermost loop gets the last."""
     dims = [0] * len(counts)
     free = [2, 1]
-    for k in reversed(range(0 if has_indirect else 1, len(counts))):
+    for k in reversed(range(1, len(counts))):
         if free and counts[k] <= _MAX_GROUPS:
             dims[k] = free.pop(0)
     return dims
@@ -305,7 +291,7 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
 
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
-    """Return the parameters of a nest, in order, by name; divisions of indirect loops come last."""
+    """Return the parameters of a nest, in order, by name."""
     params: dict[str, int] = {}
     for n, (operand, access) in enumerate(pattern.operands):
         params |= zip((f"{operand}{c}" for c in access.coords), nest.starts[n], strict=False)
@@ -319,12 +305,6 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
             params[f"groups{k}"] = divisions[k].groups
         for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
             params |= zip((f"{operand}{c}{k}" for c in access.coords), stride, strict=False)
-    for k, (indirect, one) in enumerate(
-        zip(nest.indirect, divisions[len(nest.loops) :], strict=True)
-    ):
-        prefix = f"indirect{k}"
-        params |= {f"{prefix}_extent": indirect.extent, f"{prefix}_shift": one.shift}
-        params |= {f"{prefix}_groups": one.groups}
     return params
 
 
@@ -382,34 +362,19 @@ def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> I
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
-    """Return the indices of a work item: i0, i1, ... of loops, j0, j1, ... of indirect ones."""
+    """Return the indices of a work item: i0, i1, ..."""
     yield "uint item = get_local_id(0);"
-    for dim in sorted(
-        {loop.grid_dim for loop in pattern.loops} | ({0} if pattern.indirect else set())
-    ):
+    for dim in sorted({loop.grid_dim for loop in pattern.loops}):
         yield f"uint group{dim} = get_group_id({dim});"
     for k, loop in enumerate(pattern.loops):
         is_last = pattern.is_last_in_dimension(k)
         dim = loop.grid_dim
         group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
         tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
-        yield f"index_t i{k} = (({tile}) << p.shift{k}) + {_digit(f'shift{k}')};"
+        yield f"index_t i{k} = (({tile}) << p.shift{k}) + (index_t)(item & ((1u << p.shift{k}) - 1));"
         yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"
-    for k in range(pattern.indirect):
-        is_last = k == pattern.indirect - 1
-        shift = f"indirect{k}_shift"
-        group = "group0" if is_last else f"group0 % (uint)p.indirect{k}_groups"
-        yield f"const index_t j{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
-        yield f"item >>= p.{shift};"
-        if not is_last:
-            yield f"group0 /= (uint)p.indirect{k}_groups;"
-
-
-def _digit(shift: str) -> str:
-    """Return the lowest bits of what is left of the local id."""
-    return f"(index_t)(item & ((1u << p.{shift}) - 1))"
 
 
 def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> str:
@@ -443,10 +408,11 @@ def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[st
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
-    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, at the index j{k}."""
+    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, of an indirect loop."""
     operands = [operand for operand, access in pattern.operands if access.mode != Mode.NONE]
+    loop = len(pattern.loops) - pattern.indirect + k
     for n, operand in enumerate(operands):
-        at = f"table{k}[{f'{n} * p.indirect{k}_extent + ' if n else ''}j{k}]"
+        at = f"table{k}[{f'{n} * p.extent{loop} + ' if n else ''}i{loop}]"
         if operand == "src":
             yield f"const int is_data{k} = {at} != {'LONG' if pattern.is_wide else 'INT'}_MIN;"
             at = f"is_data{k} ? {at} : 0"

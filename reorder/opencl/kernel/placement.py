@@ -151,6 +151,12 @@ class Nest(NamedTuple):
         """Return the greatest divisor of the offsets where runs start; 0 if all are 0."""
         return gcd(*self.starts[operand], *self.strides(operand, along))
 
+    @property
+    def indirect_loops(self) -> list[Loop]:
+        """The loops over tables, without strides."""
+        still = tuple((0,) * len(start) for start in self.starts)
+        return [Loop(loop.extent, loop.extent, still) for loop in self.indirect]
+
     def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
         """Pad loops to a number with loops of one step, so that there are fewer patterns."""
         loops = tuple(loops)
