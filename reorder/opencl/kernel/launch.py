@@ -23,7 +23,6 @@ of its body:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,22 +249,24 @@ def lower_nest(
     tables = [np.stack(row[:1] if skipped else row) for row in rows]
     far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
     bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)
-    launch = make_launch(pattern, params, tuple(groups), bound)
-    limits = np.iinfo(launch.pattern.index_type)
-    return launch._replace(
-        tables=tuple(np.maximum(table, limits.min).astype(limits.dtype) for table in tables)
-    )
+    return make_launch(pattern, params, tuple(groups), bound, tables)
 
 
 def make_launch(
-    pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...], bound: int
+    pattern: Pattern,
+    params: Mapping[str, int],
+    groups: tuple[int, ...],
+    bound: int,
+    tables: Iterable[NDArray[np.int64]],
 ) -> Launch:
     """Return the launch of parameters by name; `bound` decides whether offsets have 64 bits."""
     of = pattern.conversion
     # a number of 64 bits is a parameter
     is_f64 = of is not None and of.work == "f64" and bool(of.scalars)
     pattern = pattern._replace(params=tuple(params), is_wide=is_f64 or bound > MAX_INT)
-    return Launch(pattern, tuple(params.values()), groups)
+    limits = np.iinfo(pattern.index_type)
+    typed = (np.maximum(table, limits.min).astype(limits.dtype) for table in tables)
+    return Launch(pattern, tuple(params.values()), groups, tuple(typed))
 
 
 def _grid_dims(counts: list[int]) -> list[int]:
@@ -371,7 +372,8 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
         dim = loop.grid_dim
         group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
         tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
-        yield f"index_t i{k} = (({tile}) << p.shift{k}) + (index_t)(item & ((1u << p.shift{k}) - 1));"
+        digit = f"(index_t)(item & ((1u << p.shift{k}) - 1))"
+        yield f"index_t i{k} = (({tile}) << p.shift{k}) + {digit};"
         yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"

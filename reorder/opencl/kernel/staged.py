@@ -113,9 +113,9 @@ class Side(NamedTuple):
         """Bytes of what memory is made of: an element, or the byte that holds two."""
         return max(self.bits // BYTE_BITS, 1)
 
-    def units(self, elements: str) -> str:
-        """Return an offset of elements in units of memory, rounded down."""
-        return elements if self.bits >= BYTE_BITS else f"(({elements}) >> 1)"
+    def in_dst(self, offset: str) -> str:
+        """Return the address of an element of dst, or of the byte that has it."""
+        return address_of(f"(__global {integer_type(self.unit)} *)dst", offset, self.bits)
 
     def elements(self, nbytes: int) -> int:
         """Return how many elements take this many bytes."""
@@ -508,8 +508,7 @@ class Staged(Body):
         k = self.innermost
         far = f"{self.packed_rows - 1} * p.src{k}"
         last = f"at{s} + r{s}" + (f" + max((index_t)0, {far})" if len(rows) > 1 else "")
-        ends = f"{side.units(last)} + {PAIRS_NBYTES // side.unit}"
-        yield f"const int near{s} = {ends} <= {side.units('p.src_end')};"
+        yield f"const int near{s} = {last} + {side.elements(PAIRS_NBYTES)} <= p.src_end;"
         # all loads come first: a shift waits for its pairs of words
         for name, (first, inside) in rows.items():
             yield f"uint2 {name}a = 0, {name}b = 0, {name}c = 0;"
@@ -649,7 +648,7 @@ class Staged(Body):
             # an H200 is faster if it reads parts of vectors before the condition, others after it
             yield from [read] * (not side.is_whole)
             yield "if (count > 0) {"
-            yield f"__global {unit} *to = (__global {unit} *)dst + ({side.units('at0 + r0')});"
+            yield f"__global {unit} *to = {side.in_dst('at0 + r0')};"
             yield from [read] * side.is_whole
             if side.is_whole:
                 yield f"*(__global {vector} *)to = v;"
@@ -660,8 +659,7 @@ class Staged(Body):
 
     def _store_shifted(self, side: Side, place: str, run: str, inside: list[str]) -> Iterator[str]:
         """Return the store of an aligned vector of a run that starts anywhere."""
-        pointer = f"(__global {integer_type(side.unit)} *)dst"
-        yield f"const uint misplaced = (uint)(uintptr_t)({pointer} + ({side.units('at0')}));"
+        yield f"const uint misplaced = (uint)(uintptr_t)({side.in_dst('at0')});"
         before = f"(int)(misplaced & {max(side.align, VECTOR) - 1}u) / {side.unit}"
         if side.bits < BYTE_BITS:
             before = f"({before} * 2 + (int)(at0 & 1))"
@@ -684,8 +682,7 @@ class Staged(Body):
             terms = [f"{_digit(k, 0)} * p.dst{k}" for k in digits]
             place = ", " + " + ".join([*(f"i{k} * p.dst{k}" for k in self.joined), *terms, "r0"])
             place += ", p.joined"
-        to = f"{pointer} + ({side.units('at0 + r0')})"
-        yield f"store({to}, words(tile, {at}), low, high{place});"
+        yield f"store({side.in_dst('at0 + r0')}, words(tile, {at}), low, high{place});"
         yield "} }"
 
     def _read(self, side: Side) -> str:

@@ -56,9 +56,7 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
         indirect=len(tables),
     )
     groups = prod(desc.padded_dims[dim] for dim in kept)
-    launch = make_launch(pattern, values, (groups, 1, 1), desc.nbytes)
-    typed = tuple(table.astype(launch.pattern.index_type) for table in tables)
-    return launch._replace(tables=typed)
+    return make_launch(pattern, values, (groups, 1, 1), desc.nbytes, tables)
 
 
 @dataclass(frozen=True)
