@@ -10,6 +10,7 @@ The length of a run decides how it is copied, by the first of these ways that fi
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from llvmlite import ir
 
@@ -208,6 +209,10 @@ def _emit_lines(rows: Rows, done: Value) -> None:
     ends = ends_of(dst)
     is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
     if has_masks():
+        if elements.streams:  # nothing else joins runs that end in zeros
+            with when(head.valid < length):
+                _emit_few_lines(rows, LINE_NBYTES, ends[0], is_first, is_padded=True)
+                elements.builder.branch(done)
         for nbytes in _FEW_LINES:
             is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
             with when((length == nbytes) & (head.joins_lines == ALIKE) & is_even):
@@ -235,24 +240,28 @@ def _emit_lines(rows: Rows, done: Value) -> None:
             _copy_part(elements, following, following_dst, ends_of(following_dst)[0])
 
 
-def _emit_few_lines(rows: Rows, nbytes: int, head: Value, is_first: Value) -> None:
+def _emit_few_lines(
+    rows: Rows, nbytes: int, head: Value, is_first: Value, *, is_padded: bool = False
+) -> None:
     """Move rows of a few whole lines, or pairs of rows of half a line, as lines of dst.
 
     Each row, or pair, has `head` bytes before its first line of dst. The line that two of them
     share is picked from a line of each, because a load that crosses lines would take as long as a
-    store that does. Unless `is_first`, the first head is written with the row before it.
+    store that does. Unless `is_first`, the first head is written with the row before it. Rows of
+    one line that are padded end in zeros.
     """
     elements, builder = rows.elements, rows.elements.builder
     rest, step = max(0, nbytes - LINE_NBYTES), max(1, LINE_NBYTES // nbytes)
-    picks = _picks_from(head)
+    picks, valid = _picks_from(head), elements.lane_mask(rows.head.valid, LINE_NBYTES)
     rows, units = rows.rebased(), picks.type
+    whole = partial(elements.load_vector, lanes=LINE_NBYTES // step)
+    load = partial(elements.load_masked, mask=valid) if is_padded else whole
 
     def src_at(row: Value) -> Location:
         return elements.moved(rows.src, rows.src_table[row])
 
     def line_of(*starts: Location) -> Value:
-        parts = [elements.load_vector(start, LINE_NBYTES // step) for start in starts]
-        return concatenate(parts).bitcast(units)
+        return concatenate([*map(load, starts)]).bitcast(units)
 
     def line_at(row: Value) -> Value:
         return line_of(*(src_at(row + k) for k in range(step)))

@@ -128,7 +128,7 @@ class BatchBuilder:
                 is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
                 is_cached = self.joins_cached and scheduled.joins_vectors()
                 joins_lines = (can_stream or is_cached) and not is_vector
-                joins_lines &= scheduled.joins_lines(pairs=self.joins_pairs)
+                joins_lines &= scheduled.joins_lines(pairs=self.joins_pairs, padded=can_stream)
                 if scheduled.ends or joins_lines:
                     runs = Kernel(BYTE_BITS, can_stream)
                     by_kernel.setdefault(runs, []).append(scheduled.joined())

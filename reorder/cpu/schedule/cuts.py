@@ -176,7 +176,7 @@ def _in_pieces(
         return
     fills_lines = scheduled.fills_lines()
     is_joined = streams and bits >= BYTE_BITS and not fills_lines
-    is_joined &= scheduled.joins_lines(pairs=pairs)
+    is_joined &= scheduled.joins_lines(pairs=pairs, padded=True)
     is_streamed = is_joined or (streams and fills_lines)
     src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
     inner, steps = _runs_at_once(box, src_loop, bits, is_streamed=is_streamed, is_shared=is_shared)

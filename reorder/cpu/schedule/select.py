@@ -13,7 +13,7 @@ from types import MappingProxyType
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, count_contiguous, size_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, permutes_lines
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
@@ -180,12 +180,16 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner)
 
-    def joins_lines(self, *, pairs: bool = False) -> bool:
+    def joins_lines(self, *, pairs: bool = False, padded: bool = False) -> bool:
         """Whether it copies runs whose lines of dst are all whole or joined from two runs.
 
-        A run has at least a line, or half a line if `pairs` are joined. So many runs follow each
-        other in dst that the two ends, where lines are written in part, matter little.
+        A run has at least a line, or half a line if `pairs` are joined; one of exactly a line may
+        end in zeros if `padded` ones are joined. So many runs follow each other in dst that the two
+        ends, where lines are written in part, matter little.
         """
+        run = self.columns[0]
+        is_padded = padded and 0 < run.valid < run.extent and run.extent * self.bits == LINE_BITS
+        is_padded &= has_masks() and self.joins_vectors()
         loops = (*self.columns, *self.rows)
         extents = [node.extent for node in loops]
         strides = [node.strides[1] for node in loops]
@@ -193,8 +197,9 @@ class ScheduledBox(NamedTuple):
         return (
             self.micro_kernel == RUN
             and not self.tables
-            and (self.columns[0].extent * self.bits >= LINE_BITS or (pairs and self._has_pairs()))
-            and all(node.valid == node.extent for node in self.box.nodes)
+            and (run.extent * self.bits >= LINE_BITS or (pairs and self._has_pairs()))
+            and all(node.valid == node.extent for node in self.box.nodes[:-1])
+            and (run.valid == run.extent or is_padded)
             and (joined * self.bits >= MANY_LINES * LINE_BITS or self.fills_lines())
         )
 
@@ -231,9 +236,10 @@ class ScheduledBox(NamedTuple):
     def joined(self) -> "ScheduledBox":
         """Return the same runs, of bytes whose lines are joined."""
         *outer, run = self.box.nodes
-        extent = run.extent * self.width
-        box = self.box._replace(nodes=(*outer, Node(extent, extent, (1, 1))))
-        return select_kernel(box, BYTE_BITS)._replace(ends=self.ends or Ends())
+        row = Node(run.extent * self.width, run.valid * self.width, (1, 1))
+        box = self.box._replace(nodes=(*outer, row))
+        ends = self.ends or Ends()
+        return self._replace(box=box, bits=BYTE_BITS, columns=(row,), ends=ends)
 
     def writes_parts(self) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

@@ -195,6 +195,9 @@ _REPEATED_IN_ROWS = (
 @example(_cases("f32", (5, 3, 30, 40), "abcd", "aBcd16b"), [16, 56], _LARGE, 2)
 @example(_cases("f32", (48, 32, 3, 3), "abcd", "ABcd16b16a"), [16, 12], _LARGE, 2)
 @example(_cases("f32", (48, 32, 3, 3), "abcd", "ABcd16b16a"), [16, 12], _SMALL, 2)
+# the same in runs of a line
+@example(_cases("f32", (5, 3, 30, 40), "acdb", "aBcd16b"), [16, 60], _SMALL, 2)
+@example(_cases("s8", (3, 5, 40, 20), "acdb", "BAcd2a64b"), [6, 7], _SMALL, 2)
 # one element in each block, and zeros
 @example(_cases("f32", (5, 1, 30, 40), "abcd", "aBcd16b"), [16, 60], _SMALL, 1)
 @example(_cases("f32", (40, 33, 5, 7), "dcba", "ABcd16a16b"), [4, 8], _LARGE, 2)

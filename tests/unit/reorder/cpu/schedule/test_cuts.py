@@ -380,6 +380,28 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
         assert scheduled.joined().box.size == bits // 8 * box.size
 
 
+@pytest.mark.skipif(not has_masks(), reason="no masked loads of bytes")
+@pytest.mark.parametrize(
+    ("case", "place", "joins"),
+    [
+        ("f32 acdb aBcd16b 2x3x30x40", 4, True),
+        ("f32 abcd aBcd16b 2x1x30x40", 4, True),
+        ("s8 acdb aBcd64b 2x3x30x40", 8, True),
+        # at odd bytes; of two lines; only the last run of each row ends in zeros
+        ("s8 acdb aBcd64b 2x3x30x40", 9, False),
+        ("f32 acdb aBcd32b 2x3x30x40", 4, False),
+        ("f32 abcd abcD16d 16x12x20x63", 4, False),
+    ],
+)
+def test_non_temporal_stores_join_runs_of_a_line_that_end_in_zeros(
+    case: str, place: int, joins: bool
+) -> None:
+    box, bits = _box(case, place)
+    scheduled = select_kernel(box, bits)
+    assert scheduled.joins_lines(padded=True) == joins
+    assert not scheduled.joins_lines()
+
+
 @pytest.mark.parametrize("case", ["s8 abcd acbd 2x198x12x64", "s8 abcd acbd 2x198x12x32"])
 def test_runs_at_odd_bytes_are_not_joined_in_the_caches(case: str) -> None:
     found = {}
