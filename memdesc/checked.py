@@ -45,7 +45,7 @@ class Checked:
         return cls(*arguments)
 
     def _arguments(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
+        return tuple(getattr(self, member.name) for member in fields(self) if member.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
 
 
 def remade(kind: type[Checked], *arguments: Any) -> tuple[Any, ...]:
@@ -90,14 +90,14 @@ def _types_of(kind: Hashable) -> list[tuple[str, Any]]:
 
 def _is_of(value: Any, wanted: Any) -> bool:
     """Whether a value is of a type, or a tuple or a union of types; a bool is not a number."""
-    parts = get_args(wanted)
+    types = get_args(wanted)
     if get_origin(wanted) is tuple:
-        if parts[-1] is ...:
-            return isinstance(value, tuple) and all(_is_of(item, parts[0]) for item in value)
-        is_pair = isinstance(value, tuple) and len(value) == len(parts)
-        return is_pair and all(map(_is_of, value, parts))
-    if parts:
-        return any(_is_of(value, part) for part in parts)
+        if types[-1] is ...:
+            return isinstance(value, tuple) and all(_is_of(item, types[0]) for item in value)
+        is_pair = isinstance(value, tuple) and len(value) == len(types)
+        return is_pair and all(map(_is_of, value, types))
+    if types:
+        return any(_is_of(value, kind) for kind in types)
     if wanted in (int, float):
         return type(value) is int or type(value) is wanted
     return isinstance(value, wanted)

@@ -37,17 +37,17 @@ def value_class(kind: type[T]) -> type[T]:
     call of a process; this compiles none.
     """
     kind = dataclass(init=False, repr=False, eq=False)(kind)
-    parts = fields(kind)  # type: ignore[arg-type] # it is a dataclass now
+    members = fields(kind)  # type: ignore[arg-type] # it is a dataclass now
     own = vars(kind)
-    made = {"__init__": _constructor(kind, parts)}
+    made = {"__init__": _constructor(kind, members)}
     if "__repr__" not in own:
-        shown = [part.name for part in parts if part.repr]
+        shown = [member.name for member in members if member.repr]
         made["__repr__"] = lambda self: (
             f"{type(self).__qualname__}"
             f"({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
         )
     if "__eq__" not in own:
-        compared = attrgetter(*(part.name for part in parts if part.compare))
+        compared = attrgetter(*(member.name for member in members if member.compare))
         made["__eq__"] = lambda self, other: (
             compared(self) == compared(other) if type(other) is type(self) else NotImplemented
         )
@@ -59,13 +59,13 @@ def value_class(kind: type[T]) -> type[T]:
     return immutable(kind)
 
 
-def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
+def _constructor(kind: type, members: tuple[Field[Any], ...]) -> Any:
     """Return a constructor that sets the fields, and calls `__post_init__` if there is one."""
     has_check = hasattr(kind, "__post_init__")
-    given = [part for part in parts if part.init]
-    names = tuple(part.name for part in given)
-    factories = {part.name: part.default_factory for part in given}
-    defaults = (part.default for part in given if part.default is not part.default_factory)
+    given = [member for member in members if member.init]
+    names = tuple(member.name for member in given)
+    factories = {member.name: member.default_factory for member in given}
+    defaults = (member.default for member in given if member.default is not member.default_factory)
     put = object.__setattr__
 
     def fill(self: Any, values: tuple[Any, ...]) -> None:
@@ -75,7 +75,7 @@ def _constructor(kind: type, parts: tuple[Field[Any], ...]) -> Any:
             self.__post_init__()
 
     made = constructor(names, defaults, fill, kind.__module__)
-    made.__annotations__ = {part.name: part.type for part in given} | {"return": None}
+    made.__annotations__ = {member.name: member.type for member in given} | {"return": None}
     return made
 
 
@@ -91,12 +91,12 @@ def _reason(kind: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
     title = kind.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    parts = fields(kind) if is_dataclass(kind) else ()
-    named = [part.name for part in parts if part.init]
-    if not hasattr(kind, name) and name not in {part.name for part in parts}:
+    members = fields(kind) if is_dataclass(kind) else ()
+    named = [member.name for member in members if member.init]
+    if not hasattr(kind, name) and name not in {member.name for member in members}:
         from difflib import get_close_matches  # only needed for a wrong name
 
-        known = [*named, *(part for part in dir(kind) if not part.startswith("_"))]
+        known = [*named, *(name for name in dir(kind) if not name.startswith("_"))]
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{article} {title} is immutable, and has no attribute {short_repr(name)}{hint}"

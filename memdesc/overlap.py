@@ -46,9 +46,9 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
-    one, other = (_index_of(layout, differences, sign) for sign in (-1, 1))
+    first, second = (_index_of(layout, differences, sign) for sign in (-1, 1))
     raise OverlapError(
-        f"two indices{where} share one element, {one} and {other}: the differences {named} "
+        f"two indices{where} share one element, {first} and {second}: the differences {named} "
         "add up to offset 0"
     )
 
@@ -64,7 +64,7 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
 
 
 def are_apart(
-    one: tuple[Layout, int], other: tuple[Layout, int], distance: int, least: int
+    left: tuple[Layout, int], right: tuple[Layout, int], distance: int, least: int
 ) -> bool:
     """Whether a bounded search proves that elements of two layouts share no bits.
 
@@ -73,7 +73,7 @@ def are_apart(
     """
     lows: Counter[int] = Counter()
     highs: Counter[int] = Counter()
-    for (layout, bits), sign in ((one, 1), (other, -1)):
+    for (layout, bits), sign in ((left, 1), (right, -1)):
         for block in layout.blocks:
             stride = sign * block.stride * bits
             # loops with equal strides in both layouts are one loop over their difference
@@ -81,10 +81,10 @@ def are_apart(
             if stride and block.extent > 1:
                 lows[abs(stride)] += min(end, 0)
                 highs[abs(stride)] += max(end, 0)
-    lows[1] -= max(other[1], least) - 1
-    highs[1] += max(one[1], least) - 1
+    lows[1] -= max(right[1], least) - 1
+    highs[1] += max(left[1], least) - 1
     terms = [Term(stride, lows[stride], highs[stride]) for stride in lows]
-    start = distance + other[0].offset0 * other[1] - one[0].offset0 * one[1]
+    start = distance + right[0].offset0 * right[1] - left[0].offset0 * left[1]
     try:
         return solve(terms, start) is None
     except SearchLimitError:

@@ -246,7 +246,7 @@ def _sums(x: NDArray[Any], y: NDArray[Any], distance: NDArray[Any]) -> NDArray[A
         squares = _dot(x, x), _dot(y, y)
         if not all(_LEAST_SQUARE <= square < math.inf for square in squares):
             is_finite = np.isfinite(x) & np.isfinite(y)
-            x, y, distance = (part[is_finite] for part in (x, y, distance))
+            x, y, distance = (values[is_finite] for values in (x, y, distance))
             # squares may overflow or underflow where the numbers do not
             x, y = x.astype(_WIDEST), y.astype(_WIDEST)
             squares = _dot(x, x), _dot(y, y)
@@ -258,8 +258,8 @@ def _amounts(sums: NDArray[Any], max_ulp: float) -> tuple[float, float, float]:
     count, error, dot, *squares = sums
     if not count:
         return math.nan, math.nan, math.nan
-    one, other = np.sqrt(squares)
-    cosine = float(dot / one / other) if one and other else float(one == other)
+    norm_a, norm_b = np.sqrt(squares)
+    cosine = float(dot / norm_a / norm_b) if norm_a and norm_b else float(norm_a == norm_b)
     return max_ulp, float(error / count), min(max(cosine, -1.0), 1.0)
 
 
@@ -268,13 +268,13 @@ def _dot(x: NDArray[Any], y: NDArray[Any]) -> Any:
     return _WIDEST(np.einsum("i,i->", x, y))
 
 
-def widened(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+def widened(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return values as f64, or as the widest float of the machine if any are 64-bit integers."""
-    given = [*parts]
-    kinds = {part.dtype for part in given}
+    given = [*arrays]
+    kinds = {array.dtype for array in given}
     is_wide = any(kind.kind in "iu" and 8 * kind.itemsize == _WIDE_BITS for kind in kinds)
     with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs
-        return [part.astype(_WIDEST if is_wide else np.float64) for part in given]
+        return [array.astype(_WIDEST if is_wide else np.float64) for array in given]
 
 
 def _ulp_at(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
@@ -308,13 +308,13 @@ def _distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) -> Difference:
     index = tuple(map(int, np.unravel_index(at, left.desc.dims)))
     a, b = (values[at : at + 1] for values in flat)
-    one, other = (int(x[0]) if _is_integer(x.dtype) else float(x[0]) for x in (a, b))
+    value_a, value_b = (int(x[0]) if _is_integer(x.dtype) else float(x[0]) for x in (a, b))
     offset_a, offset_b = (int(memory.desc.offset(index)) for memory in (left, right))
     bits_a, bits_b = (memory.desc.dtype.bits for memory in (left, right))
     return Difference(
         index,
-        one,
-        other,
+        value_a,
+        value_b,
         float(_distance(*widened((a, b)))[0]),
         offset_a,
         offset_b,
@@ -325,13 +325,13 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
 
 def _padding(left: Memory, right: Memory) -> tuple[tuple[int, int], bool]:
     limit = left.desc.padded_nelems if left.desc == right.desc else 0
-    (one, at), (other, at_other) = (
+    (count_a, at_a), (count_b, at_b) = (
         find_nonzero(memory.data, memory.desc, limit)
         if memory.desc.nelems and memory.desc.has_padding
         else (0, [])
         for memory in (left, right)
     )
-    return (one, other), (at != at_other) if limit else bool(one) != bool(other)
+    return (count_a, count_b), (at_a != at_b) if limit else bool(count_a) != bool(count_b)
 
 
 def check_amount(name: str, value: object) -> None:

@@ -144,25 +144,25 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
         """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""
-        part = self._field(shape)
+        field = self._field(shape)
         if not isinstance(dtype, str | DataType):
             dtype = _native(np.dtype(dtype))
             try:
                 data_type(dtype)
             except MemdescError:
-                kind = self.dtype or (part.kind if part else f"elements of {self.layout!r}")
+                kind = self.dtype or (field.kind if field else f"elements of {self.layout!r}")
                 way_out = _WAYS_OUT.get(dtype.kind, "make the array of numbers")
                 raise MemdescError(
                     f"an array of {dtype} cannot be stored as {kind}: {way_out}"
                 ) from None
-        if part is not None and part.kind not in BIT_PLANES:
-            return part.desc
-        if part is not None:
+        if field is not None and field.kind not in BIT_PLANES:
+            return field.desc
+        if field is not None:
             if data_type(dtype).numpy.kind not in "iu":
                 raise MemdescError(
-                    f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
+                    f"{self.layout} holds {field.kind}: the array must be of integers, not {dtype}"
                 )
-            return part
+            return field
         stored = data_type(dtype if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
@@ -177,7 +177,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             if self.layout not in known_records():
                 raise
             fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
-            named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
+            named = ", ".join(f"{self.layout}.{field.name}" for field in fields)
             raise UnsupportedFormatError(
                 f"{error}; give each of its fields an array, as {named}"
             ) from None
@@ -190,8 +190,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         if self.dtype is not None:
             raise MemdescError(f"{self.layout} already has a type; leave dtype={self.dtype!r} out")
         # any record shows how many adjacent elements of the tensor share an element of the field
-        part = record_desc((_BLOCK,) * len(shape), record).field(name)
-        sizes = zip(shape, part.groups, part.counts, strict=True)
+        field = record_desc((_BLOCK,) * len(shape), record).field(name)
+        sizes = zip(shape, field.groups, field.counts, strict=True)
         dims = tuple(size // count * group for size, group, count in sizes)
         return record_desc(dims, record).field(name).dense
 

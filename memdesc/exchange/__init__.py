@@ -197,7 +197,7 @@ def parse_layout(
     sizes = None if dims is None else checked_ints("dims", dims)
     if sizes is not None:
         check_dims(sizes)
-    types = [None if one is None else data_type(one) for one in (dtype, default)]
+    types = [None if given is None else data_type(given) for given in (dtype, default)]
     called = _checked_letters(letters, None if sizes is None else len(sizes))
     desc = _read(Given(text, sizes, types[0], called, types[1]))
     if called is None:

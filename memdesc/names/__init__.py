@@ -143,8 +143,8 @@ def parse_name(name: str, bits: int) -> ParsedName:
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last
-    scoped = (one for one in vocabularies() if one.bare(name) != name)
-    spelled = (one for one in reversed([*vocabularies()]) if one.is_spelled_like(name))
+    scoped = (system for system in vocabularies() if system.bare(name) != name)
+    spelled = (system for system in reversed([*vocabularies()]) if system.is_spelled_like(name))
     likely = next(chain(scoped, spelled))
     raise UnknownFormatError(f"unknown format {reasons[likely.name]}")
 

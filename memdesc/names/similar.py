@@ -142,7 +142,7 @@ def similar_words(word: str, known: Iterable[str]) -> tuple[str, ...]:
     import difflib  # only a wrong word needs it
 
     words = [*known]
-    longer = [one for one in words if one.startswith(word)]
+    longer = [known for known in words if known.startswith(word)]
     near = difflib.get_close_matches(word[:_MAX_NAME], words, n=_COUNT, cutoff=_MIN_RATIO)
     return tuple(dict.fromkeys([*longer, *near]))[:_COUNT]
 

@@ -85,11 +85,11 @@ class RecordDesc(Checked):
         for part in self.fields:
             self._check_size(part)
         check_rule(self.rule, self.field)
-        for one, other in combinations(self.fields, 2):
-            sides = (one.layout, one.bits), (other.layout, other.bits)
-            if one.tensor == other.tensor and one.layout.nelems and not are_apart(*sides, 0, 1):
+        for left, right in combinations(self.fields, 2):
+            sides = (left.layout, left.bits), (right.layout, right.bits)
+            if left.tensor == right.tensor and left.layout.nelems and not are_apart(*sides, 0, 1):
                 raise OverlapError(
-                    f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
+                    f"fields {left.name} and {right.name} of tensor {left.tensor!r} overlap"
                 )
         taken = {part.tensor for part in self.fields}
         for fixed in self.constants:

@@ -274,13 +274,13 @@ def _check_fields(number: Number, fields: list[Field]) -> None:
     """Refuse a number whose fields are not integers with the number of bits that it needs."""
     parts, minus, table, _, codebook, kind = number
     joined = len(fields) > 1 or minus or number.is_looked_up or parts[0][1]
-    if joined and not all(is_integer(part.kind) for part in fields):
+    if joined and not all(is_integer(field.kind) for field in fields):
         raise MemdescError(
             f"{number}: only integers are joined, shifted and looked up; floats stand alone"
         )
-    if len({(part.groups, part.index) for part in fields}) > 1:
+    if len({(field.groups, field.index) for field in fields}) > 1:
         raise MemdescError(f"{number}: the fields of one number must have the same groups")
-    width = max(shift + part.bits for part, (_, shift) in zip(fields, parts, strict=True))
+    width = max(shift + field.bits for field, (_, shift) in zip(fields, parts, strict=True))
     if width > _MAX_WIDTH and is_integer(fields[0].kind):
         raise MemdescError(
             f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"

@@ -135,8 +135,8 @@ def _json(text: str) -> Any:
 
 
 def _options(words: Iterable[str]) -> Json:
-    parts = (word.partition("=") for word in words)
-    return {name: _json(value) for name, _, value in parts}
+    pairs = (word.partition("=") for word in words)
+    return {name: _json(value) for name, _, value in pairs}
 
 
 @lru_cache(maxsize=256)
@@ -397,25 +397,25 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
         kinds.setdefault(key, (row.method, keys, []))[2].append(name)
     made, *others = dict.fromkeys(method for method, _, _ in kinds.values())
     # the kind of most layers first
-    parts = sorted(((names, keys) for _, keys, names in kinds.values()), key=lambda x: -len(x[0]))
-    how, (_, usual), rules = method_of(made), parts[0], dict[str, Any]()
-    for names, special in () if how.groups == _GROUPED else parts[1:]:
+    ordered = sorted(((names, keys) for _, keys, names in kinds.values()), key=lambda x: -len(x[0]))
+    how, (_, usual), rules = method_of(made), ordered[0], dict[str, Any]()
+    for names, special in () if how.groups == _GROUPED else ordered[1:]:
         own = {key: value for key, value in special.items() if value != usual.get(key)}
         others += [] if how.is_ruled and own.keys() <= {"bits", "group_size", "sym"} else [made]
         rules |= {f"+:^{re.escape(name)}$": own for name in names}
     if others:
         return None
-    joined = _config_groups(parts, layers) if how.groups == _GROUPED else usual
+    joined = _config_groups(ordered, layers) if how.groups == _GROUPED else usual
     named = {"quant_method": made} if len(how.keys) == 1 else {}
     kept = {key: before[key] for key in how.kept if key in before and old == made}
     section = {**named, **kept, **joined, **({_RULES: rules} if rules else {})}
     return dict.fromkeys(how.keys, without_plain(made, section, layers))
 
 
-def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
+def _config_groups(kinds: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
     """Return groups, which name their layers if they are several, unless experts differ."""
     groups, owner = {}, ""
-    for k, (names, keys) in enumerate(parts):
+    for k, (names, keys) in enumerate(kinds):
         # transformers takes the group with such a target for all experts of a model, or else
         # the first group with a target of another kind (5.24, `get_experts_scheme`)
         others = [name for name in names if not block_of(name)]
@@ -428,13 +428,13 @@ def _config_groups(parts: Sequence[tuple[Sequence[str], Json]], layers: Layers) 
         owner = owner or expert
         targets = layers.listed(others, _BY_END) + ([_EXPERTS] if expert else [])
         groups[f"group_{k}"] = {
-            "targets": targets if len(parts) > 1 else ["Linear"],
+            "targets": targets if len(kinds) > 1 else ["Linear"],
             "weights": {key: value for key, value in keys.items() if key != "format"},
             "input_activations": None,
             "output_activations": None,
             "format": keys["format"],
         }
-    forms = {keys["format"] for _, keys in parts}
+    forms = {keys["format"] for _, keys in kinds}
     return {
         "quantization_status": "compressed",
         "format": forms.pop() if len(forms) == 1 else "mixed-precision",

@@ -73,13 +73,13 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
         count, *shape = entry.shape
         nbytes = entry.nbytes // max(count, 1)
         for k in range(count):
-            part = f"{block}.experts.{k}.{own}{rest}"
-            if part in entries or part in tensors:
+            expert = f"{block}.experts.{k}.{own}{rest}"
+            if expert in entries or expert in tensors:
                 raise MemdescError(
-                    f"{short_repr(name)} holds {short_repr(part)}, which is also a tensor of its "
+                    f"{short_repr(name)} holds {short_repr(expert)}, which is also a tensor of its "
                     "own; remove the one that is out of date"
                 )
             at = entry.offset + k * nbytes
-            held = replace(entry, name=part, shape=(*shape,), offset=at, nbytes=nbytes)
-            tensors[part] = describe(held, None)
+            held = replace(entry, name=expert, shape=(*shape,), offset=at, nbytes=nbytes)
+            tensors[expert] = describe(held, None)
     return tensors

@@ -162,9 +162,9 @@ class Model:
 
     def keeping(self, entries: dict[str, Entry]) -> Model:
         """Return the same model with other tensors; what its weights are stays decided."""
-        other = Model(self.path, self.container._replace(entries=entries))
-        other.configs, other._known = self.configs, self._known
-        return other
+        model = Model(self.path, self.container._replace(entries=entries))
+        model.configs, model._known = self.configs, self._known
+        return model
 
     @cached_property
     def claims(self) -> Claims:
@@ -338,9 +338,9 @@ def weight_of(entries: Entries, name: str) -> Weight:
         for ending in endings if may_have_codes or is_certain else ():
             # without a prefix, endings are whole names
             full = start + ending if start else ending.removeprefix(".")
-            other = entries.get(full)
-            if other is not None and (codes or is_certain or prod(other.shape) <= most):
-                tensors[full] = other
+            entry = entries.get(full)
+            if entry is not None and (codes or is_certain or prod(entry.shape) <= most):
+                tensors[full] = entry
     roles = {full.removeprefix(prefix).lstrip("._:"): entry for full, entry in tensors.items()}
     if "" in roles and not roles.keys().isdisjoint(_BARE_SCALES):
         # codes without an ending are called `weight`

@@ -352,8 +352,8 @@ def _reserve(handle: int, nbytes: int) -> None:
 def _exchange(path: Path, other: Path, target: Path) -> None:
     """Exchange two names, atomically. Fails if the system or the file system cannot do that."""
     rename = system_function("renameat2", *(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
-    one, two = (os.fsencode(name) for name in (path, other))
-    if not rename or rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE):
+    old, new = (os.fsencode(name) for name in (path, other))
+    if not rename or rename(_AT_FDCWD, old, _AT_FDCWD, new, _RENAME_EXCHANGE):
         raise MemdescError(
             f"{str(target)!r} exists, and this system cannot replace a folder in one step; move it "
             "away, or write elsewhere"

@@ -36,7 +36,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if len(tensors) == 1:
         return lines({"file": facts["file"], **tensors[0]})
     whole = {key: value for key, value in facts.items() if key != "tensors"}
-    return lines(whole) + [line for one in tensors for line in ("", *lines(one))]
+    return lines(whole) + [line for tensor in tensors for line in ("", *lines(tensor))]
 
 
 COMMAND = Command(_answer, _lay_out)

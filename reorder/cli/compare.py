@@ -147,7 +147,7 @@ def _number(number: Any) -> str:
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
     """Return the indices at which elements differ, as ranges [first, last]."""
     at = np.flatnonzero(counts).tolist()
-    ends = [k for k, (one, next_one) in enumerate(pairwise(at)) if next_one != one + 1]
+    ends = [k for k, (index, following) in enumerate(pairwise(at)) if following != index + 1]
     starts = [0, *(k + 1 for k in ends)]
     return [[at[first], at[last]] for first, last in zip(starts, [*ends, len(at) - 1], strict=True)]
 
@@ -162,17 +162,17 @@ def _line(pair: Pair) -> str:
     if pair.causes:
         said += f"; {', or '.join(pair.causes)}"
     # the sides say nothing new if they are the named files, or tensors of the same type
-    one, other = pair.a.what, pair.b.what
-    is_clear = one.endswith(pair.name) or one == other
-    return f"{pair.name}: " + ("" if is_clear else f"{one} and {other}: ") + said
+    what_a, what_b = pair.a.what, pair.b.what
+    is_clear = what_a.endswith(pair.name) or what_a == what_b
+    return f"{pair.name}: " + ("" if is_clear else f"{what_a} and {what_b}: ") + said
 
 
 def _where(dim: str, counts: NDArray[np.int64]) -> Said:
     """Return at which indices of a dim elements differ."""
     size, ranges = len(counts), _ranges(counts)
     shown = [str(low) if low == high else f"{low} to {high}" for low, high in ranges]
-    parts = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
-    text = f"{dim}: {'all' if ranges == [[0, size - 1]] else parts} of {size}"
+    listed = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
+    text = f"{dim}: {'all' if ranges == [[0, size - 1]] else listed} of {size}"
     return Said({"dim": dim, "differing": ranges, "of": size}, text)
 
 

@@ -80,9 +80,9 @@ def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Said:
     if not len(moved):
         return Said(None)
     index = tuple(map(int, moved[0]))
-    one, other = src.offset(index), dst.offset(index)
-    text = f"({', '.join(map(str, index))}) from offset {one} to {other}"
-    return Said({"index": index, "src": one, "dst": other}, text)
+    in_src, in_dst = src.offset(index), dst.offset(index)
+    text = f"({', '.join(map(str, index))}) from offset {in_src} to {in_dst}"
+    return Said({"index": index, "src": in_src, "dst": in_dst}, text)
 
 
 def slow_strides(plan: ReorderPlan) -> list[str]:

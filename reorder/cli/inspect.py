@@ -203,9 +203,9 @@ def _rows(container: Container, groups: Sequence[Weight]) -> list[Facts]:
     fields: dict[str, tuple[Field | Constant, RecordDesc]] = {}
     for group in groups:
         if group.desc is not None:
-            parts: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
-            for part in parts:
-                fields[group.tensors[part.tensor].name] = part, group.desc
+            stored: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
+            for item in stored:
+                fields[group.tensors[item.tensor].name] = item, group.desc
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 
 

@@ -217,9 +217,9 @@ def shell_parser() -> argparse.ArgumentParser:
     parser = _all_commands()
     commands = parser.add_subparsers()
     for name, (summary, *_) in _ROWS.items():
-        one = commands.add_parser(name, description=summary, help=summary)
-        _fill(one, name)
-        for action in one._actions:  # noqa: SLF001 - argparse has no public list
+        command = commands.add_parser(name, description=summary, help=summary)
+        _fill(command, name)
+        for action in command._actions:  # noqa: SLF001 - argparse has no public list
             if action.choices is None and action.nargs != 0:
                 action.complete = _FILES  # type: ignore[attr-defined] # shtab reads it
     return parser
@@ -263,8 +263,8 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     for word in words[:end]:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
-            near = similar_words(flag[2:], [one[2:] for one in known])
-            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+            near = similar_words(flag[2:], [name[2:] for name in known])
+            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{name}' for name in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 

@@ -51,7 +51,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         facts["banks"] = _banks(desc)
     if indices:
         facts["elements"] = [_element(layout, index) for index in indices]
-    marked = [tuple(one["index"]) for one in facts.get("elements", ())]
+    marked = [tuple(element["index"]) for element in facts.get("elements", ())]
     _draw(options, partial(layout.show, highlight=marked), facts)
     return facts, 0
 
@@ -107,7 +107,7 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
     if isinstance(layout, ImageDesc):
         *pixel, lane = layout.pixel(desc.index(offset))
         facts |= {"pixel": tuple(pixel), "lane": lane}
-    return facts | {"padding": any(one >= size for one, size in zip(index, desc.dims, strict=True))}
+    return facts | {"padding": any(at >= size for at, size in zip(index, desc.dims, strict=True))}
 
 
 def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
@@ -126,13 +126,13 @@ def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
         "bits_per_element": round(record.bits_per_element, 4),
         "fields": [
             {
-                "name": part.name,
-                "type": part.kind,
-                "dims": part.layout.dims,
-                "groups": part.groups,
-                "tensor": part.tensor,
+                "name": field.name,
+                "type": field.kind,
+                "dims": field.layout.dims,
+                "groups": field.groups,
+                "tensor": field.tensor,
             }
-            for part in record.fields
+            for field in record.fields
         ],
     }
     constants = [
@@ -158,7 +158,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if "elements" not in facts:
         shown = {key: fact for key, fact in facts.items() if key not in {"layout", "picture"}}
         return [*lines(shown), *([""] if picture else []), *picture]
-    rows = [[_cell(key, fact) for key, fact in one.items()] for one in facts["elements"]]
+    rows = [[_cell(key, fact) for key, fact in element.items()] for element in facts["elements"]]
     wrote = [f"wrote {facts['wrote']}"] if "wrote" in facts else []
     return [facts["layout"], *table(rows), *wrote, *picture]
 

@@ -247,10 +247,10 @@ class Executions:
             first, last = ([place[side] for place in places] for side in (0, 1))
             # the sums of the medians of both, and so on, as in the total of all reorders
             both = map(add, self._times(first)[1:], self._times(last)[1:])
-            one, other = (self._entries[at].primitive for at in places[0])
+            there, back = (self._entries[at].primitive for at in places[0])
             layers = self._layers([at for place in places for at in place])
             times, ends = Times(len(places), *both), self._ends(first, last)
-            trips.append(RoundTrip(one, other, times, kinds, *ends, layers))
+            trips.append(RoundTrip(there, back, times, kinds, *ends, layers))
         return sorted(trips, key=lambda trip: -trip.times.cost)
 
     def _times(self, places: Sequence[int]) -> Times:
@@ -315,11 +315,11 @@ def why_not_understood(primitive: VerbosePrimitive) -> str:
 def _relation(primitive: VerbosePrimitive) -> tuple[str, str, int | None]:
     """Return how the layouts of a reorder are related, why, and how many bytes it moves."""
     src, dst = (primitive.tensors[side] for side in ("src", "dst"))
-    one, other = src.desc, dst.desc
-    if not isinstance(one, MemoryDesc) or not isinstance(other, MemoryDesc):
+    src_desc, dst_desc = src.desc, dst.desc
+    if not isinstance(src_desc, MemoryDesc) or not isinstance(dst_desc, MemoryDesc):
         return UNKNOWN, src.why or dst.why or "some sizes are known only at execution", None
-    nbytes = one.dtype.nbytes(one.nelems) + other.dtype.nbytes(other.padded_nelems)
-    relation = compare_layouts(one, other)
+    nbytes = src_desc.dtype.nbytes(src_desc.nelems) + dst_desc.dtype.nbytes(dst_desc.padded_nelems)
+    relation = compare_layouts(src_desc, dst_desc)
     if relation.kind != "copy" and primitive.attributes.not_understood:
         return UNKNOWN, why_not_understood(primitive), nbytes
     if relation.kind == "copy" or not _computes(primitive):

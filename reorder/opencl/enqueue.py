@@ -533,7 +533,7 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
         id(attr),
     )
     if dtype is not None or channel_type is not None:
-        names += tuple(one if type(one) is str else id(one) for one in (dtype, channel_type))
+        names += tuple(kind if type(kind) is str else id(kind) for kind in (dtype, channel_type))
     event = None
     try:
         held = queue.memdesc_known
@@ -599,25 +599,25 @@ def _run(
     check_beta(given.attr, given.out)
     called, form = given.called, None
     if host is not None:
-        one = DeviceOperand(OperandSpec.of(src_desc))
+        src_operand = DeviceOperand(OperandSpec.of(src_desc))
     else:
-        one = device_operand(queue, src, src_desc, called[0], "read")
+        src_operand = device_operand(queue, src, src_desc, called[0], "read")
     if given.out is not None:
-        other = device_operand(queue, dst, desc, called[1], "write")
+        dst_operand = device_operand(queue, dst, desc, called[1], "write")
     else:
-        other, form = new_operand(queue, desc, given.channel_type, called[1])
-    transfers = prepare_transfers(queue, one, other, given.attr)
+        dst_operand, form = new_operand(queue, desc, given.channel_type, called[1])
+    transfers = prepare_transfers(queue, src_operand, dst_operand, given.attr)
     waiting += events_of(queue, given.x) + events_of(queue, given.out)
     is_known = host is None or (
         isinstance(given.x, np.ndarray) and address_of(host.data) == address_of(given.x)
     )
-    target = other.memory
+    target = dst_operand.memory
     if given.out is None:
         dst = target = allocate(queue.context, desc, form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
             waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
             is_known = False
-    source = one.memory if host is None else _upload(queue, host)
+    source = src_operand.memory if host is None else _upload(queue, host)
     event = enqueue_transfers(queue, transfers, (source, target), waiting or None)
     record_event(dst, event)
     if is_known:

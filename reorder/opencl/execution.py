@@ -295,10 +295,10 @@ def kernel_texts(
         if not isinstance(device, cl.Device):
             raise MemdescError(f"device must be a pyopencl.Device, not {short_repr(device)}")
         check_process()
-    one, other = _spec(src, "src"), _spec(dst, "dst")
-    check_operands(DeviceOperand(one), DeviceOperand(other), attr)
+    src_spec, dst_spec = _spec(src, "src"), _spec(dst, "dst")
+    check_operands(DeviceOperand(src_spec), DeviceOperand(dst_spec), attr)
     traits = _COMMON if device is None else device_traits(device)
-    transfers = plan_transfers(one, other, traits, attr)
+    transfers = plan_transfers(src_spec, dst_spec, traits, attr)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
 

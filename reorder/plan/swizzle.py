@@ -131,7 +131,7 @@ def _cut_into_periods(box: Box, operands: tuple[Terms, Terms]) -> list[Box]:
         periods = zip(map(period_of, operands), node.strides, strict=False)
         count = lcm(*(period // gcd(period, stride) for period, stride in periods))
         if 1 < count <= node.extent // 2:
-            boxes = [part for one in boxes for part in split_node(one, node, count)]
+            boxes = [part for box in boxes for part in split_node(box, node, count)]
     return boxes
 
 

@@ -392,8 +392,8 @@ class _Conversion:
     ) -> None:
         """Write factors one by one if the target has as many; otherwise their product and ones."""
         if len(factors) != len(numbers):
-            one = np.ones((1,) * len(self.out.desc.dims), np.float32)
-            factors = [_Factor(product), *[_Factor(one)] * (len(numbers) - 1)]
+            ones = np.ones((1,) * len(self.out.desc.dims), np.float32)
+            factors = [_Factor(product), *[_Factor(ones)] * (len(numbers) - 1)]
         made = [
             _Factor(np.float32(1) / values if number.divides != divides else values, number.divides)
             for number, (values, divides) in zip(numbers, factors, strict=True)

@@ -120,8 +120,8 @@ def let(text: str, value: Expr) -> Expr:
 
 def select(condition: Expr, yes: Expr | int, no: Expr | int) -> Expr:
     """Return one of two expressions; at most one of them is a Python number."""
-    kind = next(one.kind for one in (yes, no) if isinstance(one, Expr))
-    args = (one if isinstance(one, Expr) else number(one, kind) for one in (yes, no))
+    kind = next(branch.kind for branch in (yes, no) if isinstance(branch, Expr))
+    args = (branch if isinstance(branch, Expr) else number(branch, kind) for branch in (yes, no))
     return Expr("?", kind, (condition, *args))
 
 

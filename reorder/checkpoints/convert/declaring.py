@@ -104,9 +104,9 @@ def _stays(said: Sequence[Said], src: Desc, dst: RecordDesc, method: str) -> boo
     if not isinstance(src, RecordDesc) or src.tensors.keys() != dst.tensors.keys():
         return False
     old, new = (dict(desc.options) for desc in (src, dst))
-    one, two = ((row := row_of(src.name, x, method)) and row.keys(x) for x in (old, new))
+    before, after = ((row := row_of(src.name, x, method)) and row.keys(x) for x in (old, new))
     declared = [x.options for x in said if x.name == src.name == dst.name]
-    return one == two and any(options.items() <= new.items() for options in declared)
+    return before == after and any(options.items() <= new.items() for options in declared)
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:

@@ -292,29 +292,29 @@ def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
             name = short_repr(entry.name)
             raise MemdescError(f"{name} takes bytes {start} to {end} of {size}; it was cut off")
     places = sorted((x.offset, x.offset + x.nbytes, x.name) for x in by_name.values() if x.nbytes)
-    for (_, end, one), (start, _, other) in pairwise(places):
+    for (_, end, before), (start, _, after) in pairwise(places):
         if end > start:
-            names = f"{short_repr(one)} and {short_repr(other)}"
+            names = f"{short_repr(before)} and {short_repr(after)}"
             raise MemdescError(f"{names} overlap: bytes end at {end}, and others start at {start}")
     return by_name
 
 
-def joined(path: Path, parts: Sequence[Container]) -> Container:
+def joined(path: Path, containers: Sequence[Container]) -> Container:
     """Return the files of a model as one container. Fails if two have a tensor of one name."""
     entries: dict[str, Entry] = {}
     metadata: dict[str, Any] = {}
-    for part in parts:
-        if twice := entries.keys() & part.entries.keys():
+    for container in containers:
+        if twice := entries.keys() & container.entries.keys():
             name = min(twice)
-            held, other = (side[name].file.name for side in (entries, part.entries))
+            held, other = (side[name].file.name for side in (entries, container.entries))
             raise MemdescError(
                 f"{str(path)!r}: {short_repr(name)} is in {held!r} and in {other!r}; name one of "
                 "the files, or remove the one that is left over"
             )
-        entries |= part.entries
-        metadata = {**part.metadata, **metadata}
-    files = tuple(file for part in parts for file in part.files)
-    return Container(parts[0].format, entries, metadata, files)
+        entries |= container.entries
+        metadata = {**container.metadata, **metadata}
+    files = tuple(file for container in containers for file in container.files)
+    return Container(containers[0].format, entries, metadata, files)
 
 
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
@@ -376,9 +376,9 @@ class PlannedFile(NamedTuple):
 
     def write(self, out: BinaryIO) -> None:
         """Write the file, of which all bytes are known."""
-        for offset, part in self.headers:
+        for offset, data in self.headers:
             out.seek(offset)
-            out.write(part)
+            out.write(data)
         if self.seal is not None:
             out.flush()
             self.seal(Path(out.name))

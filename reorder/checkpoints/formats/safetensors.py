@@ -333,11 +333,11 @@ def plan_shards(
     count, names = len(shards), [f"{stem}{_ENDING}"]
     if count > 1:
         names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
-    parts = [*zip(names, shards, strict=True)]
-    files = [plan(name, part, metadata) for name, part in parts]
+    contents = [*zip(names, shards, strict=True)]
+    files = [plan(name, tensors, metadata) for name, tensors in contents]
     if count == 1 and not is_indexed:
         return (*files,)
-    homes = {tensor.name: name for name, part in parts for tensor in part}
+    homes = {tensor.name: name for name, tensors in contents for tensor in tensors}
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
     return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

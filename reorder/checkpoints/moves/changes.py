@@ -299,7 +299,7 @@ class Repack(Change):
             decode_into(record, Memory.attached(self.dst, data), 1)
             return {ONLY: data}
         made = {name: scratch.take(f"made {name}", n) for name, n in self.dst.tensors.items()}
-        held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
+        held = sum(field.layout.nelems * field.bits for field in self.dst.fields)
         if held != 8 * self.dst.nbytes:
             for data in made.values():
                 data[:] = 0  # there are gaps between fields
@@ -364,10 +364,10 @@ def _operands(desc: Desc, perm: tuple[int, ...], *, is_written: bool) -> Operand
         return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),), is_written)}
     fields: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
     order = np.argsort(perm)
-    for part in desc.fields:
-        groups, counts = (tuple(steps[k] for k in order) for steps in (part.groups, part.counts))
-        layout = permute_axes(part.layout, perm)
-        fields[part.tensor].append(FieldLayout(layout, part.bits, groups, counts))
+    for field in desc.fields:
+        groups, counts = (tuple(steps[k] for k in order) for steps in (field.groups, field.counts))
+        layout = permute_axes(field.layout, perm)
+        fields[field.tensor].append(FieldLayout(layout, field.bits, groups, counts))
     return {
         name: Operand(nbytes, tuple(fields[name]), is_written)
         for name, nbytes in desc.tensors.items()
@@ -382,6 +382,6 @@ def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts
     back = tuple(perm.index(dim) for dim in range(len(perm)))
     rest = {tensor: iter(held) for tensor, held in layouts.items()}
     fields = tuple(
-        replace(part, layout=permute_axes(next(rest[part.tensor]), back)) for part in desc.fields
+        replace(field, layout=permute_axes(next(rest[field.tensor]), back)) for field in desc.fields
     )
     return replace(desc, dims=tuple(region.sizes[dim] for dim in perm), fields=fields)

@@ -68,13 +68,13 @@ def check_factors(change: Change, read: Bytes, offsets: tuple[int, ...] = ()) ->
     rule, codes = src.rule, code_tensors(src)
     data = record_of(src, read).tensors
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
-        part = src.field_of(number)
-        is_beside = part.tensor not in codes or isinstance(dst, RecordDesc)
+        field = src.field_of(number)
+        is_beside = field.tensor not in codes or isinstance(dst, RecordDesc)
         if number.table or is_integer_number(src, number) or not is_beside:
             continue
         values = number_values(data, src, number, load_bits)
         why = "not finite; the checkpoint is damaged, so get it again"
-        _refuse(part, values, ~np.isfinite(values), offsets, why)
+        _refuse(field, values, ~np.isfinite(values), offsets, why)
     if isinstance(dst, MemoryDesc) or dst.rule.zero != rule.zero:
         _check_zero_points(src, data, offsets)
 
@@ -102,7 +102,7 @@ def _check_zero_points(src: RecordDesc, data: Bytes, offsets: tuple[int, ...]) -
 
 
 def _refuse(
-    part: Field,
+    field: Field,
     values: NDArray[Any],
     wrong: NDArray[np.bool_],
     offsets: tuple[int, ...],
@@ -111,10 +111,10 @@ def _refuse(
     """Refuse numbers of a field if some are wrong; the message has an index in the whole tensor."""
     if wrong.any():
         first = first_index(wrong)
-        at = _moved(first, [at // group for at, group in zip(offsets, part.groups, strict=False)])
+        at = _moved(first, [at // group for at, group in zip(offsets, field.groups, strict=False)])
         value = "NaN" if np.isnan(values[first]) else f"{values[first]:g}"
         raise FinalError(
-            f"{part.name} of {part.kind} is {value} at {at}, and {wrong.sum()} of {wrong.size} "
+            f"{field.name} of {field.kind} is {value} at {at}, and {wrong.sum()} of {wrong.size} "
             f"read with it are {why}"
         )
 

@@ -102,9 +102,9 @@ class Task(NamedTuple):
             wanted = made[role][: runs.nbytes]
             self._compare(wanted, written[role][: len(wanted)])
         change, written = change.with_chosen(written)
-        for part in islice(cut(change, 1 << 62, wanted=_SAMPLE).pieces(), 1):
-            given, kept = _extract_runs(part.reads, read), _extract_runs(part.writes, written)
-            self._compare(*part.change.definition(given, kept))
+        for piece in islice(cut(change, 1 << 62, wanted=_SAMPLE).pieces(), 1):
+            given, kept = _extract_runs(piece.reads, read), _extract_runs(piece.writes, written)
+            self._compare(*piece.change.definition(given, kept))
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""
@@ -255,7 +255,7 @@ def run_on_cluster(
         files.setdefault(next(iter(task.dst.values())).path, []).append(task)
     # pickled, because Dask looks for its own tasks in tuples
     futures = client.map(_run, [pickle.dumps((work, jobs)) for jobs in files.values()], pure=False)
-    parts = dict(zip(futures, files.values(), strict=True))
+    batches = dict(zip(futures, files.values(), strict=True))
     try:
         for future in as_completed(futures, loop=client.loop):
             error = future.exception()
@@ -263,7 +263,7 @@ def run_on_cluster(
                 raise MemdescError(
                     f"a worker, or the Dask scheduler, failed: {short_repr(error)}"
                 ) from error
-            yield from zip(parts[future], future.result(), strict=True)
+            yield from zip(batches[future], future.result(), strict=True)
     finally:
         with suppress(Exception):  # the scheduler may be gone
             client.cancel(futures)

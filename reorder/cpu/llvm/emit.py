@@ -315,11 +315,11 @@ def phi(*values: tuple[Value, Value]) -> Number:
 def where(condition: Value, then: Value, otherwise: Value) -> Number:
     """Return the first number where a condition holds, else the second; two constants are int64."""
     kind = next((value.type for value in (then, otherwise) if isinstance(value, Number)), I64)
-    one, other = (
+    first, second = (
         constant(kind, value) if isinstance(value, (int, float)) else value
         for value in (then, otherwise)
     )
-    return Number(condition.builder, condition.builder.select(condition, one, other))
+    return Number(condition.builder, condition.builder.select(condition, first, second))
 
 
 def minimum(a: Value, b: Value) -> Value:

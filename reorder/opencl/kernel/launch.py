@@ -226,11 +226,11 @@ def lower_nest(
     others. `bound` is a bound on offsets that do not follow from the loops.
     """
     loops = tuple(loops)
-    dims = _grid_dims([one.groups for one in loops])
+    dims = _grid_dims([loop.groups for loop in loops])
     # extents are rounded up to whole groups
-    spans = [one.groups * one.tile for one in loops]
+    spans = [loop.groups * loop.tile for loop in loops]
     pattern = pattern._replace(
-        loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
+        loops=tuple(LoopShape(loop.steps, dim) for loop, dim in zip(loops, dims, strict=True)),
         indirect=len(nest.indirect),
         sizes=len(nest.sizes),
     )
@@ -241,11 +241,11 @@ def lower_nest(
     params = {name: numbers[name] for name in names}
     params |= _nest_params(nest, pattern, loops)
     groups = [1, 1, 1]
-    for one, dim in zip(loops, dims, strict=True):
-        groups[dim] *= one.groups
+    for loop, dim in zip(loops, dims, strict=True):
+        groups[dim] *= loop.groups
     # a row for each operand that is accessed
     skipped = int(pattern.src.mode == Mode.NONE)
-    rows = (list(one.tables(0, one.extent))[skipped:] for one in nest.indirect)
+    rows = (list(loop.tables(0, loop.extent))[skipped:] for loop in nest.indirect)
     tables = [np.stack(row[:1] if skipped else row) for row in rows]
     far = sum(int(np.abs(table[table != NOWHERE]).max(initial=0)) for table in tables)
     bound = max(bound, offset_bound(nest, spans) + sum(spans) + far)

@@ -129,11 +129,11 @@ def plan_transfers(
         if source.image is None or operands[-1].desc != linear.desc or attr is not None:
             operands.append(linear)
     transfers = []
-    for one, other in pairwise([*operands, target]):
-        computed = attr if one.image is None and other.image is None else None
-        transfer = _transfer(one, other, device, computed)
+    for before, after in pairwise([*operands, target]):
+        computed = attr if before.image is None and after.image is None else None
+        transfer = _transfer(before, after, device, computed)
         if transfer is None:
-            raise AssertionError(f"no loops over pixels lead from {one} to {other}")
+            raise AssertionError(f"no loops over pixels lead from {before} to {after}")
         transfers.append(transfer)
     return (*first, *transfers, *last)
 
