@@ -185,16 +185,16 @@ def _regrouped(
         step = 1
         while step < padded:
             extent, stride = digits.pop()
-            part = min(extent, padded // step)
-            if extent % part or padded // step % part or (blocks and not blocks[0].stride):
+            taken = min(extent, padded // step)
+            if extent % taken or padded // step % taken or (blocks and not blocks[0].stride):
                 raise MemdescError(
                     f"dim {dim} of {dims} ends inside a block of {extent} with stride {stride}; "
                     "reorder to a plain layout first"
                 )
-            if part < extent:
-                digits.append((extent // part, stride * part))
-            blocks.insert(0, Block(0, step, part, stride))
-            step *= part
+            if taken < extent:
+                digits.append((extent // taken, stride * taken))
+            blocks.insert(0, Block(0, step, taken, stride))
+            step *= taken
         # like oneDNN, a dim of 1 has the stride of the digit outside it
         parts.append((Axis((dim,), padded), tuple(blocks or [Block(0, 1, 1, digits[-1][1])])))
     return parts

@@ -126,10 +126,10 @@ def _read(given: Given) -> MemoryDesc:
 def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
     """Return the shapes and types of the unpacked and the packed tensor, if the string has them."""
     types = []
-    for part in re.findall(r"\btensor<([^<>]*)>", text):
-        match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
+    for tensor_type in re.findall(r"\btensor<([^<>]*)>", text):
+        match = re.fullmatch(rf"\s*{_SHAPE}\s*", tensor_type)
         if match is None:
-            unclear(f"{excerpt(part)} is not a shape and type, such as 9x3xf32")
+            unclear(f"{excerpt(tensor_type)} is not a shape and type, such as 9x3xf32")
         if "?" in match["shape"]:
             impossible("sizes given as '?' are not known")
         sizes = tuple(map(int, match["shape"].split("x")[:-1]))

@@ -216,8 +216,8 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
             what, numbers = entry.dtype + codes, partial(_numbers_of, entry)
             desc, known = (weight.desc, weight.tensors) if weight else (None, {})
             roles = [role for role, tensor in known.items() if tensor is entry]
-            part = (desc, roles[0]) if desc and roles else None
-            yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part)
+            part_of = (desc, roles[0]) if desc and roles else None
+            yield name, Content(name, what, numbers, entry.desc, {ONE: entry}, missing, part_of)
             continue
         what = repr(weight.desc) if weight.desc else weight.codes.dtype
         called = weight.prefix if weight.quantized else weight.decoded_name(weight.prefix)

@@ -631,8 +631,8 @@ class Configs:
                 value = section.get(key)
                 held = value.get("format") if isinstance(value, dict) else value
                 # neither null, false or empty, nor a value that changes nothing
-                parts = value.values() if isinstance(value, dict) else [value]
-                if any(parts) and held not in plain:
+                values = value.values() if isinstance(value, dict) else [value]
+                if any(values) and held not in plain:
                     raise MemdescError(
                         f"{file} says {key} {value!r}, which {what}, and no conversion keeps that: "
                         f"convert it with the program that made it, or remove {key} if it is wrong"

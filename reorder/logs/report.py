@@ -152,14 +152,14 @@ def report(
         layers.name(everything, repetition) if layers else ([""] * len(everything), ())
     )
     start, length, count = repetition or (0, 0, 1)
-    part = slice(start, start + length * count) if steady else slice(None)
+    span = slice(start, start + length * count) if steady else slice(None)
     divisor = count if steady else 1
     # set-up counts as part of the first run, and what follows the last run as part of that
     run_of = [
         min(max(at - start, 0) // length, count - 1) if length else 0
         for at in range(len(everything))
-    ][part]
-    executions, names = everything[part], all_names[part]
+    ][span]
+    executions, names = everything[span], all_names[span]
     groups: defaultdict[int, list[VerboseEntry]] = defaultdict(list)
     for entry in executions:
         groups[id(entry.primitive)].append(entry)

@@ -90,15 +90,15 @@ class Selection(NamedTuple):
 def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     """Return which logical elements a key of integers, slices and `...` selects."""
     along = _per_dim(key, desc)
-    shape = tuple(len(part) for part in along if isinstance(part, np.ndarray))
+    shape = tuple(len(at) for at in along if isinstance(at, np.ndarray))
     index: list[Any] = []
     axis = 0
-    for part in along:
-        if isinstance(part, np.ndarray):
+    for at in along:
+        if isinstance(at, np.ndarray):
             axis += 1
-            index.append(part.reshape([-1 if k == axis else 1 for k in range(1, len(shape) + 1)]))
+            index.append(at.reshape([-1 if k == axis else 1 for k in range(1, len(shape) + 1)]))
         else:
-            index.append(np.asarray(part))
+            index.append(np.asarray(at))
     return Selection(np.broadcast_to(desc.layout.offset(tuple(index)), shape), shape)
 
 

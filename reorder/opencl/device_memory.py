@@ -157,8 +157,8 @@ class DeviceMemory(Indexed):
             start, memory = start + first_byte(memory), memory.base_data
         if isinstance(memory, cl.SVMPointer):
             # the runtime copies it: the host may not be able to read it
-            part = (c_ubyte * data.nbytes).from_address(int(memory.svm_ptr) + start)
-            memory, start = cl.SVM(np.ctypeslib.as_array(part)), 0
+            view = (c_ubyte * data.nbytes).from_address(int(memory.svm_ptr) + start)
+            memory, start = cl.SVM(np.ctypeslib.as_array(view)), 0
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
 

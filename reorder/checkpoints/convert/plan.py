@@ -379,9 +379,9 @@ def _layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     except MemdescError as error:
         hint = ""
         if rule.src is not None and is_record(rule.src):
-            parts = ", ".join(tensors_of(rule.src.name.lower()))
+            tensors = ", ".join(tensors_of(rule.src.name.lower()))
             hint = (
-                f"; no weight that it matches has all tensors of {rule.src}, {parts}: to move a "
+                f"; no weight that it matches has all tensors of {rule.src}, {tensors}: to move a "
                 "record, match what comes before the names of its tensors"
             )
         elif is_record(rule.dst) and not _takes_floats(rule.dst):

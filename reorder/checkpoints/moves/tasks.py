@@ -287,11 +287,11 @@ def _read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
         handle = file.fileno()
         for k, start in enumerate(runs.starts()):
             # the last run may be counted beyond the last element of the tensor
-            part = into.data[k * runs.length :][: min(runs.length, place.nbytes - start)]
-            for at, size in place.spans(start, len(part)):
+            target = into.data[k * runs.length :][: min(runs.length, place.nbytes - start)]
+            for at, size in place.spans(start, len(target)):
                 done = 0
                 while done < size:
-                    count = read_at(handle, part[done:size], at + done)
+                    count = read_at(handle, target[done:size], at + done)
                     if not count:
                         raise MemdescError(
                             f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a "
@@ -299,7 +299,7 @@ def _read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
                             "shortened after it was opened"
                         )
                     done += count
-                part = part[size:]
+                target = target[size:]
 
 
 def _write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:

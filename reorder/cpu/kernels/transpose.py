@@ -119,8 +119,8 @@ def emit_transposed(move: Transposition) -> None:
     elements, rows, stop = move.elements, move.head.rows, move.last
     builder = elements.builder
     if elements.is_nibble:
-        for part in move.each_step():
-            _emit_scalar(part)
+        for at_step in move.each_step():
+            _emit_scalar(at_step)
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
@@ -133,8 +133,8 @@ def emit_transposed(move: Transposition) -> None:
         emit_interleaved(data, done)
     for height in _tile_heights(elements.bits):
         _emit_tiles(data, height, done)
-    for part in data.each_step():
-        _emit_scalar(part)
+    for at_step in data.each_step():
+        _emit_scalar(at_step)
     builder.branch(done)
     builder.position_at_end(done)
     first = maximum(move.first, move.head.valid_columns)
@@ -144,9 +144,9 @@ def emit_transposed(move: Transposition) -> None:
         is_run = run >= stop
         step = where((first % run | stop % run) == 0, run, 1)
         step = where(is_run, stop - first, step)
-        for part in move.each_step():
+        for at_step in move.each_step():
             with loop(first, stop, step) as column:
-                target = part.column(column)
+                target = at_step.column(column)
                 emit_clear(elements, target, step * rows)
     builder.branch(cleared)
     builder.position_at_end(cleared)
@@ -196,25 +196,25 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     step = _sweep_columns(elements, last_row, height)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
-    for part in move.each_step():
+    for at_step in move.each_step():
         with when(is_narrow), loop(0, move.last - move.first) as k:
-            edge.columns[k] = part.column_table[move.first + k]
-        column_tables = where(is_narrow, narrow_table, part.column_table)
-        src = elements.rebased(part.src)
+            edge.columns[k] = at_step.column_table[move.first + k]
+        column_tables = where(is_narrow, narrow_table, at_step.column_table)
+        src = elements.rebased(at_step.src)
         origin = move.first
         if is_wide:
-            skipped = _skipped_columns(part._replace(src=src), shape, lane.width)
+            skipped = _skipped_columns(at_step._replace(src=src), shape, lane.width)
             origin += where(skipped > 0, skipped - step, 0)
         with loop(origin, move.last, step) as begin:
             start = maximum(begin, move.first) if is_wide else begin
             stop = minimum(begin + step, move.last)
             with loop(0, move.head.rows, height) as next_row:
                 row = minimum(next_row, last_row)
-                dst = elements.rebased(part.dst + row)
-                whole_table = part.row_table + row * WORD_NBYTES
+                dst = elements.rebased(at_step.dst + row)
+                whole_table = at_step.row_table + row * WORD_NBYTES
                 before = builder.block
                 with when(has_edges):
-                    edge_table = edge.prepare(part._replace(src=src, dst=dst), row)
+                    edge_table = edge.prepare(at_step._replace(src=src, dst=dst), row)
                     prepared = builder.block
                 row_table = phi((whole_table, before), (edge_table, prepared))
                 block = move._replace(src=src, dst=dst)
@@ -222,7 +222,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                 if width > lane.width:
                     rest = start + ((stop - start) & -width)
                     with loop(start, rest, width) as column:
-                        table = part.column_table + column * WORD_NBYTES
+                        table = at_step.column_table + column * WORD_NBYTES
                         _emit_tile(block, column, (row_table, table), shape)
                 with loop(rest, stop, lane.width) as next_column:
                     column = minimum(next_column, last_column)
@@ -442,8 +442,8 @@ def emit_interleaved(move: Transposition, done: Value) -> None:
             wide = max(lanes, LINE_BITS // bits)
         for size in (wide,) if count == _ODD else (wide, lanes // 2):
             with when(fits & _is_run(head.row_run, (head.row_run.like(0), head.rows), size)):
-                for part in move.each_step():
-                    _emit_split(part, count, size)
+                for at_step in move.each_step():
+                    _emit_split(at_step, count, size)
                 branch(done)
 
 
@@ -467,8 +467,8 @@ def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
             _emit_pieces(move, (first, stop), (count, lanes), width // lanes)
             _emit_pieces(move, (stop, last), (count, lanes), 1)
         with run:
-            for part in move.each_step():
-                _emit_join(part, count, lanes)
+            for at_step in move.each_step():
+                _emit_join(at_step, count, lanes)
 
 
 def _emit_pieces(
@@ -546,24 +546,24 @@ def _emit_permuted(move: Transposition) -> None:
     with either(head.permuted == 1) as (rows, columns):
         with rows:
             mask = elements.lane_mask(head.columns, width)
-            for part in move.each_step():
+            for at_step in move.each_step():
                 with loop(0, head.rows, height) as next_row:
                     first = minimum(next_row, head.rows - height)
-                    starts = [part.row(first + k) for k in range(height)]
+                    starts = [at_step.row(first + k) for k in range(height)]
                     lines = (permuted(elements.load_masked(start, mask)) for start in starts)
                     for k, column in _columns(elements, lines, shape):
                         with when(head.columns > k):
-                            elements.store_lines(column, part.column(k) + first)
+                            elements.store_lines(column, at_step.column(k) + first)
         with columns:
             mask = elements.lane_mask(head.rows, height)
-            for part in move.each_step():
+            for at_step in move.each_step():
                 with loop(move.first, move.last, width) as next_column:
                     first = minimum(next_column, move.last - width)
                     # rows after the last one are not stored
-                    starts = [part.row(minimum(head.rows - 1, k)) for k in range(height)]
+                    starts = [at_step.row(minimum(head.rows - 1, k)) for k in range(height)]
                     lines = (elements.load_vector(start + first, width) for start in starts)
                     for k, column in _columns(elements, lines, shape):
-                        elements.store_masked(permuted(column), part.column(first + k), mask)
+                        elements.store_masked(permuted(column), at_step.column(first + k), mask)
 
 
 # One tile transposed in registers: each row is loaded as one vector, up to a cache line. Vectors

@@ -147,12 +147,12 @@ class BatchBuilder:
         if box.indirect:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
-        parts = permuted_boxes(box, bits)
-        if not parts and (self.streams or self.fills_lines):
-            parts = rotate(box, bits, streams=self.streams)
-            is_rotated = parts and self.place and "rotated rows" not in self.kernels
+        boxes = permuted_boxes(box, bits)
+        if not boxes and (self.streams or self.fills_lines):
+            boxes = rotate(box, bits, streams=self.streams)
+            is_rotated = boxes and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        return parts or tile_boxes(
+        return boxes or tile_boxes(
             (box,),
             bits,
             streams=self.streams,

@@ -62,9 +62,9 @@ def schedule_table(box: Box, bits: int) -> Iterator[ScheduledBox]:
     # in this order, the lines of both sides are moved only once
     order = np.argsort(dst, kind="stable")
     for start in range(0, len(order), 2 * TILE):
-        part = order[start : start + 2 * TILE]
-        tables = Tables(tuple(src[part].tolist()), tuple(dst[part].tolist()))
-        row = Node(len(part), len(part), tuple(run.extent * stride for stride in run.strides))
+        chunk = order[start : start + 2 * TILE]
+        tables = Tables(tuple(src[chunk].tolist()), tuple(dst[chunk].tolist()))
+        row = Node(len(chunk), len(chunk), tuple(run.extent * stride for stride in run.strides))
         whole = Box(box.offsets, (*outer, row, run))
         kernel = RUN if is_run else STRIDED
         yield ScheduledBox(whole, bits, kernel, (row,), (run,), tables=(tables,))

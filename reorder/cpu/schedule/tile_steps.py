@@ -345,7 +345,7 @@ class _StepWriter:
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
         is_aligned = dst.base is Base.DST and self._starts_lines()
-        streams = is_aligned and all(part.fills_lines() for part in boxes)
+        streams = is_aligned and all(box.fills_lines() for box in boxes)
         code = Kernel(boxes[0].bits, streams).running(boxes), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst

@@ -234,8 +234,8 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
     boxes = [box]
     for operand, shape in enumerate(shapes):
         if shape is not None:
-            boxes = [piece for part in boxes for piece in _split_box(part, operand, shape)]
-    nests = [_place_split_box(part, shapes) for part in boxes]
+            boxes = [piece for box in boxes for piece in _split_box(box, operand, shape)]
+    nests = [_place_split_box(box, shapes) for box in boxes]
     placed = tuple(nest for nest in nests if nest is not None)
     return placed if len(placed) == len(nests) else None
 
