@@ -40,9 +40,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
     if absent:
         raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
     if all(map(_is_folder_of_files, paths)):
-        (left, no_files), (right, others) = map(_files, paths, readings)
+        (left, unread_a), (right, unread_b) = map(_files, paths, readings)
         if left or right:
-            return _compare_sets(options, left, right, no_files | others)
+            return _compare_sets(options, left, right, unread_a | unread_b)
     layouts = (options.from_a, options.from_b, options.dims, options.offset)
     if layouts != (None,) * 4 or not (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_tensors(options, readings)
@@ -186,16 +186,16 @@ def _is_folder_of_files(path: str) -> bool:
 
 def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
     """Return the files of a folder by name, and why everything else in it is not read."""
-    files, others = {}, {}
+    files, unread = {}, {}
     for entry in sorted(as_path(path).iterdir()):
         name = entry.name
         if entry.is_file():
             files[name] = Content(name, str(entry), partial(_read, str(entry), how))
         elif entry.is_dir():
-            others[name] = "it is a folder; compare it by its path"
+            unread[name] = "it is a folder; compare it by its path"
         else:
-            others[name] = "it is not a file"
-    return files, others
+            unread[name] = "it is not a file"
+    return files, unread
 
 
 def _is_checkpoint(path: str) -> bool:

@@ -343,8 +343,8 @@ def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
     words = given.words(desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(words, np.ndarray) and words.ndim > 1:
         memory = from_pixels(words, layout, repr(path))
-        others = words[layout.height :], words[: layout.height, layout.width :]
-        if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
+        outside = words[layout.height :], words[: layout.height, layout.width :]
+        if any(np.ascontiguousarray(pixels).view(np.uint8).any() for pixels in outside):
             raise MemdescError(
                 f"{path!r} has {words.shape[0]} rows of {words.shape[1]} pixels, and {layout!r} "
                 f"{layout.height} of {layout.width}; the other pixels are not zero: they belong to "

@@ -94,7 +94,7 @@ class VerboseAttributes(NamedTuple):
 
 def read_attributes(text: str) -> VerboseAttributes:
     """Read the attributes of a line; those of unknown form are kept in `others`."""
-    parts: dict[str, tuple[QuantizationParameter, ...]] = {}
+    by_kind: dict[str, tuple[QuantizationParameter, ...]] = {}
     post_ops: tuple[PostOp, ...] = ()
     others = []
     for word in text.split():
@@ -111,10 +111,10 @@ def read_attributes(text: str) -> VerboseAttributes:
             post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
         elif known and len(known) == len(parameters):
             kind = "zero_points" if name == "zero-points" else "scales"
-            parts[kind] = parts.get(kind, ()) + known
+            by_kind[kind] = by_kind.get(kind, ()) + known
         else:
             others.append((name, value))
-    return VerboseAttributes(**parts, post_ops=post_ops, others=tuple(others))
+    return VerboseAttributes(**by_kind, post_ops=post_ops, others=tuple(others))
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
@@ -439,7 +439,7 @@ class VerbosePrimitive(Checked):
     @property
     def is_reference(self) -> bool:
         """Whether oneDNN ran a reference implementation: plain loops over single elements."""
-        return any(part.startswith("ref") for part in re.split("[:+_]", self.implementation))
+        return any(word.startswith("ref") for word in re.split("[:+_]", self.implementation))
 
 
 def _names(given: list[str]) -> list[str]:

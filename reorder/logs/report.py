@@ -234,8 +234,8 @@ def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
 def _may_feed(before: Sequence[VerboseEntry], after: Sequence[VerboseEntry]) -> bool:
     """Whether the last result of some executions may be what the first of others reads."""
     last, first = (
-        next((entry.primitive for entry in part if not is_reorder(entry.primitive)), None)
-        for part in (reversed(before), after)
+        next((entry.primitive for entry in entries if not is_reorder(entry.primitive)), None)
+        for entries in (reversed(before), after)
     )
     if last is None or first is None:
         return True
