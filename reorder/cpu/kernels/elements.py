@@ -200,7 +200,7 @@ def first_vector(
 ) -> Value:
     """Return where vectors begin so that all but the first one start cache lines: 0 or below.
 
-    The first one is then moved to 0. Short rows, with few of `count` steps, start at 0. Each vector
+    The first one is then moved to 0. Short rows, with few of `count` steps, start at 0. Each step
     writes `width` elements.
     """
     size = elements.bits // BYTE_BITS * width

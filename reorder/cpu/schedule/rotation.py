@@ -12,9 +12,9 @@ rotated one is the end of that table, followed by its head moved on by the dista
 rows in src. After a row comes the next step of the loop around it in dst, and after the last step
 of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
 of these loops, and the ends of the last ones, are boxes of their own. If there are many last rows,
-the line that two rows share is moved apart from the other lines, which last rows have too. Rows
-that end in padding are moved whole. Runs that are copied need none of this: their kernel joins
-lines itself.
+only the line that two rows share is moved like that: the lines before it are moved for all rows at
+once. Rows that end in padding are moved whole. Runs that are copied need none of this: their kernel
+joins lines itself.
 
 The offsets of boxes in dst count from the start of a line here.
 """
