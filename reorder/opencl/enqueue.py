@@ -398,7 +398,7 @@ def _note_call(
         held: _Queue = carrier.memdesc_known
         says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in (given.x, given.out))
         owners += [of.desc for of in (given.x, given.out) if type(of) is DeviceMemory]
-        launches = [launch for transfer in transfers for launch in transfer.launches]
+        launches = [launch for _, prepared in transfers for launch in prepared]
         is_single = len(launches) == len(transfers) == 1 and launches[0].reads
         launch = launches[0] if is_single else None
         if len(held.calls) >= _MAX_CALLS:

@@ -16,7 +16,6 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
-from memdesc.tuples import NamedTuple
 from reorder.opencl.binaries import build
 from reorder.opencl.kernel.access import Mode
 from reorder.opencl.kernel.formula import Floats
@@ -161,14 +160,8 @@ def floats_of(device: cl.Device) -> Floats:
     )
 
 
-class PreparedTransfer(NamedTuple):
-    """A transfer with its prepared launches."""
-
-    transfer: Transfer
-    launches: tuple[PreparedLaunch, ...]
-
-
-Prepared = tuple[PreparedTransfer, ...]
+# transfers, each with its prepared launches
+Prepared = tuple[tuple[Transfer, tuple[PreparedLaunch, ...]], ...]
 
 
 def prepare_transfers(
@@ -200,7 +193,7 @@ def build_transfers(
     for transfer in transfers:
         varying = [constant_buffer(context, values) for values in transfer.buffers]
         launches = (PreparedLaunch((context, device), of, varying) for of in transfer.launches)
-        prepared.append(PreparedTransfer(transfer, tuple(launches)))
+        prepared.append((transfer, tuple(launches)))
     return tuple(prepared)
 
 
@@ -211,7 +204,7 @@ def _known_in(context: cl.Context) -> dict[Any, Prepared]:  # noqa: ARG001 - one
 
 def enqueue_transfers(
     queue: cl.CommandQueue,
-    transfers: Sequence[PreparedTransfer],
+    transfers: Prepared,
     memory: tuple[Any, Any],
     wait_for: Sequence[cl.Event] | None,
     commands: list[cl.Event] | None = None,

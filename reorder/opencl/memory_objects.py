@@ -160,7 +160,7 @@ class AllocatedBuffer(cl.Buffer):
 
     def release(self) -> None:
         """Give the memory back to the runtime, once the commands that use it have finished."""
-        super().release()
+        cl.MemoryObject.release(self)
         self.is_released = True
 
 
@@ -168,11 +168,7 @@ class AllocatedImage(cl.Image):
     """An image that records its release; pyopencl's classes do not allow a common second base."""
 
     is_released = False
-
-    def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it have finished."""
-        super().release()
-        self.is_released = True
+    release = AllocatedBuffer.release
 
 
 ALLOCATED = (AllocatedBuffer, AllocatedImage)

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 from memdesc.dtypes import BYTE_BITS
-from memdesc.tuples import NamedTuple
 from reorder.opencl.kernel.access import (
     Access,
     Mode,
@@ -48,9 +46,6 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.placement import Lane, Loop, Nest, chain_of, without
 from reorder.values.binding import BETA
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _WORK_ITEMS = 256
 # bits of a cache line
 _LINE_BITS = 1024
@@ -65,6 +60,8 @@ _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
 # the role of a loop, log2 of the work items along it, and the steps of each
 Shares = tuple[tuple[str, int, int], ...]
+# loops, innermost first, log2 of the work items along each, and the steps of a work item
+_WorkGroup = list[tuple[Loop, int, int]]
 # Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
 # smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
 # from both (blocks of channels of NHWC). They were the best in sweeps on an NVIDIA H200.
@@ -92,26 +89,25 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         group = _for_image(task)
     else:
         by_stride = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
-        # loops over tables come last
-        nest = nest._replace(loops=(*nest.filled(by_stride), *nest.indirect_loops))
+        nest = nest._replace(loops=nest.filled(by_stride))
         body, src, dst = _run(task, nest)
         group = _for_buffers(nest, body.length, task)
     lanes = tuple(
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    pattern = Pattern(src, dst, body, 1 << sum(group.shifts), task.conversion, lanes)
+    pattern = Pattern(
+        src, dst, body, 1 << sum(shift for _, shift, _ in group), task.conversion, lanes
+    )
     divisions = [
         divided(loop.extent, shift, steps, 1 if k else body.length)
-        for k, (loop, shift, steps) in enumerate(
-            zip(group.loops, group.shifts, group.steps, strict=True)
-        )
+        for k, (loop, shift, steps) in enumerate(group)
     ]
     parities: tuple[int, ...] = (0,)
     if body.is_nibble:
         is_even = all(stride % 2 == 0 for stride in nest.strides(1))
         parities = (nest.starts[1][0] % 2,) if is_even else (0, 1)
-    nest = nest._replace(loops=group.loops)
+    nest = nest._replace(loops=tuple(loop for loop, _, _ in group))
     numbers = ({**task.numbers, "parity": parity} for parity in parities)
     return tuple(lower_nest(nest, pattern, divisions, of) for of in numbers)
 
@@ -155,14 +151,6 @@ def _length(nest: Nest, operand: int, most: int, task: KernelTask) -> int:
     return gcd(most, nest.alignment(operand, (loop,)))
 
 
-class _WorkGroup(NamedTuple):
-    """Loops, innermost first; log2 of the work items along each, and the steps of a work item."""
-
-    loops: tuple[Loop, ...]
-    shifts: Sequence[int]
-    steps: Sequence[int]
-
-
 def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
     """Share the work items among the loops of a nest between two buffers."""
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
@@ -181,7 +169,7 @@ def _for_buffers(nest: Nest, length: int, task: KernelTask) -> _WorkGroup:
             wanted //= 2
     stepping = next((k for k in order if extents[k] >> shifts[k] >= wanted), -1)
     steps = [wanted if k == stepping else 1 for k in range(len(extents))]
-    return _WorkGroup(nest.loops, shifts, steps)
+    return list(zip(nest.loops, shifts, steps, strict=True))
 
 
 def _lines(nest: Nest, length: int, total: int, bits: int) -> list[int]:
@@ -215,7 +203,7 @@ def _for_image(task: KernelTask) -> _WorkGroup:
         steps.append(count if loop.extent >> shift >= count else 1)
     filled = nest.filled([*chosen, *without(loops, chosen)])
     shifts = share_out([loop.extent for loop in filled], total, shifts)
-    return _WorkGroup(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])])
+    return list(zip(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])], strict=True))
 
 
 def _shares(

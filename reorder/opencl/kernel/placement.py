@@ -151,17 +151,12 @@ class Nest(NamedTuple):
         """Return the greatest divisor of the offsets where runs start; 0 if all are 0."""
         return gcd(*self.starts[operand], *self.strides(operand, along))
 
-    @property
-    def indirect_loops(self) -> list[Loop]:
-        """The loops over tables, without strides."""
-        still = tuple((0,) * len(start) for start in self.starts)
-        return [Loop(loop.extent, loop.extent, still) for loop in self.indirect]
-
     def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
-        """Pad loops to a number with loops of one step, so that there are fewer patterns."""
+        """Pad loops to a number, so that there are fewer patterns; those over tables come last."""
         loops = tuple(loops)
         still = tuple((0,) * len(start) for start in self.starts)
-        return loops + (Loop(1, 1, still),) * (count - len(loops))
+        extents = [1] * (count - len(loops)) + [loop.extent for loop in self.indirect]
+        return loops + tuple(Loop(extent, extent, still) for extent in extents)
 
 
 def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]:

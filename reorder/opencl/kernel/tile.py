@@ -108,7 +108,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     extents += [1] * (len(nest.loops) - len(extents))
     unit = VECTOR // gcd(VECTOR, prod(extents[:top]))
     sector = _SECTOR * BYTE_BITS // bits[1]
-    room = _room(task, bits[1])
+    room = _room(task)
     most = room // ((rows + sector) * prod(extents[:top]))
     extents[top] = _evened(nest.loops[top].extent, extents[top], unit, most)
     loaded = prod(extents)
@@ -190,9 +190,9 @@ def _evened(extent: int, steps: int, unit: int, most: int) -> int:
     return steps if steps % unit or count > _MAX_EVENED or evened > most else evened
 
 
-def _room(task: KernelTask, bits: int) -> int:
+def _room(task: KernelTask) -> int:
     """Return the elements of an evened tile that local memory has room for."""
-    return (task.device.max_local - _BESIDE) * BYTE_BITS // bits
+    return (task.device.max_local - _BESIDE) * BYTE_BITS // task.bits[1]
 
 
 def _widest(bits: tuple[int, int]) -> int:
@@ -208,9 +208,7 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if is_small or not suits or not nest.is_plain or task.has_image:
         return ()
     nest = _by_stride(nest)
-    limits, most, least, work_items = _shape(task)
-    chosen = _extents(nest, limits, most, least, _room(task, bits[1]), task.varying)
-    body = _staged(nest, chosen, bits, _widest(bits))
+    body = _staged(nest, _extents(task, nest), bits)
     # no byte of local memory is shared
     if body is None or (bits[1] < BYTE_BITS and body.packed_rows == 1):
         return ()
@@ -223,7 +221,9 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         vectors = max(vectors, body.accesses(dst))
         # an H200 is slower if moves take vectors to be whole
         body = replace(body, src=src._replace(is_whole=False), dst=dst._replace(is_whole=False))
-    return _launched(task, nest, body, task.work_items(min(work_items, 1 << ceil_log2(vectors))))
+    return _launched(
+        task, nest, body, task.work_items(min(_shape(task)[3], 1 << ceil_log2(vectors)))
+    )
 
 
 def _shape(task: KernelTask) -> tuple[tuple[int, int], int, int, int]:
@@ -248,10 +248,7 @@ def _by_stride(nest: Nest) -> Nest:
 
 
 def _staged(
-    nest: Nest,
-    chosen: tuple[tuple[Chain, Chain], list[int]] | None,
-    bits: tuple[int, int],
-    widest: int = _MAX_BITS,
+    nest: Nest, chosen: tuple[tuple[Chain, Chain], list[int]] | None, bits: tuple[int, int]
 ) -> Staged | None:
     """Return a tile; None if runs are equal, or an index grows along both."""
     if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
@@ -261,7 +258,7 @@ def _staged(
     if bits[1] < BYTE_BITS and first in along[1:]:
         # bytes of dst have elements of several rows
         along = along[: along.index(first)]
-    src = runs_of(nest, 0, along, extents, bits[0], widest)
+    src = runs_of(nest, 0, along, extents, bits[0], _widest(bits))
     dst = runs_of(nest, 1, chains[1].run, extents, bits[1])
     run = [nest.loops[k] for k in src.run]
     sizes = tuple(span_of(run, k) for k in nest.indices)
@@ -283,20 +280,13 @@ def _staged(
     return body
 
 
-def _extents(
-    nest: Nest,
-    limits: tuple[int, int],
-    most: int,
-    least: int,
-    room: int,
-    varying: tuple[str, ...] = (),
-) -> tuple[tuple[Chain, Chain], list[int]] | None:
+def _extents(task: KernelTask, nest: Nest) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
-    loops = nest.loops
+    loops, (limits, most, least, _) = nest.loops, _shape(task)
     src, dst = chain_of(loops, 0, limits[0], nest.indices), chain_of(loops, 1, limits[1])
     if src is None or dst is None:
         return None
-    run = _uniform_run(loops, src, varying)
+    run = _uniform_run(loops, src, task.varying)
     chains = Chain(run, src.extents[: len(run)]), dst
     extents = [1] * len(loops)
     lower = {*run[:-1], *dst.run[:-1]}
@@ -313,7 +303,7 @@ def _extents(
         while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
             extents[k] *= 2
         # the next tile starts at a vector, and rows of a word are transposed together
-        most_steps = room * extents[k] // prod(extents)
+        most_steps = _room(task) * extents[k] // prod(extents)
         extents[k] = _evened(loops[k].extent, extents[k], VECTOR, most_steps)
         if k != dst.run[0]:
             extents[k] = min(extents[k], loops[k].extent)
@@ -339,9 +329,6 @@ def _launched(
     if work_items > task.device.max_work_items:
         return ()
     work_items = min(work_items, _GATHERING) if body.is_gathered else work_items
-    sides = zip((body.src, body.dst), task.accesses, strict=True)
-    # a side in a buffer may have bytes where the operand has elements of 4 bits
-    src, dst = (of if side.is_image else of._replace(bits=side.bits) for side, of in sides)
     if task.varying:
         uniform = nest.loops[body.src.run[0]].uniform(task.varying)
         same = nest.loops[body.dst.run[0]].uniform(task.varying) if body.packed_rows > 1 else ()
@@ -356,7 +343,7 @@ def _launched(
     for tried in (paddings, paddings[:1]):
         padded = without_bank_conflicts(body, work_items, tried)
         if padded.local_nbytes <= task.device.max_local:
-            pattern = Pattern(src, dst, padded, work_items, task.conversion, lanes)
+            pattern = Pattern(*task.accesses, padded, work_items, task.conversion, lanes)
             loops = zip(nest.loops, body.extents, strict=True)
             divisions = [divided(loop.extent, steps=steps) for loop, steps in loops]
             return (lower_nest(nest, pattern, divisions, numbers),)
