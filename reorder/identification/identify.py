@@ -364,7 +364,7 @@ def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) ->
     desc, agreement = near[0].desc, near[0].agreement
     named = _title(near[0])
     if agreement == 1:
-        alike = [each for each in near if each.desc.layout == desc.layout and each.agreement == 1]
+        alike = [x for x in near if x.desc.layout == desc.layout and x.agreement == 1]
         fitting = " or ".join(str(candidate.desc.dtype) for candidate in alike)
         return f"no known layout of {what} gives these bytes; as {fitting}, {named} does"
     kind = "" if desc.dtype in types else f", as {desc.dtype}"

@@ -68,13 +68,13 @@ def _options(primitive: VerbosePrimitive) -> dict[str, str]:
         (attributes.scales, _SCALES, _SCALE),
         (attributes.zero_points, _ZERO_POINTS, _ZERO_POINT),
     ):
-        for each in parameters:
-            if each.argument not in names:
+        for given in parameters:
+            if given.argument not in names:
                 raise MemdescError(
-                    f"it has a scale or a zero point of {each.argument!r}, which no reorder takes"
+                    f"it has a scale or a zero point of {given.argument!r}, which no reorder takes"
                 )
-            groups = f":{'x'.join(map(str, each.groups))}" if each.groups else ""
-            options[names[each.argument]] = f"mask:{each.mask}{groups}" if each.mask else value
+            groups = f":{'x'.join(map(str, given.groups))}" if given.groups else ""
+            options[names[given.argument]] = f"mask:{given.mask}{groups}" if given.mask else value
     for operation in attributes.post_ops:
         if operation.kind != "sum" or len(operation.parameters) > 1:
             raise MemdescError(f"it has the post-op {operation.kind}, which memdesc does not have")
