@@ -164,6 +164,8 @@ def _reorder_chunk(
     threads: int,
 ) -> NDArray[Any]:
     """Reorder one chunk; `at` has its part of each dim that has several chunks."""
+    # workers of dask.distributed receive arrays at any address
+    array = np.require(array, requirements="A")
     src, _ = _chunk_desc(source, at)
     dst, shape = _chunk_desc(target, at)
     if not is_logical:

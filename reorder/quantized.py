@@ -244,8 +244,11 @@ def _attr(
 
 
 def _shape(values: Any) -> tuple[int, ...]:
-    """Return the shape of an array, and the length of a list; empty for a number."""
-    return tuple(getattr(values, "shape", (len(values),) if isinstance(values, list) else ()))
+    """Return the shape of an array or of nested sequences; empty for anything else."""
+    try:
+        return tuple(np.shape(values))
+    except (TypeError, ValueError, RuntimeError):  # `Attr` refuses it
+        return ()
 
 
 def _is_zero(values: Any) -> bool:
@@ -338,6 +341,7 @@ def dequantize(  # noqa: PLR0913 - most are keywords
         )
     if scales is None:
         raise MemdescError("pass the scales that quantize() returned; a Memory has none")
+    refuse_masked("zero_points", zero_points)
     mask, _, _ = split_dims(stored.dims, axis, groups, stored.letters)
     for name, values in (("scales", scales), ("zero points", zero_points)):
         if not mask and prod(_shape(values)) > 1:
@@ -345,7 +349,6 @@ def dequantize(  # noqa: PLR0913 - most are keywords
                 f"{name} of shape {_shape(values)} differ along dims; pass these dims as axis, as "
                 "to quantize()"
             )
-    refuse_masked("zero_points", zero_points)
     target = memory_desc(stored.dims, dtype) if dst is None else dst
     used = None if zero_points is None or _is_zero(zero_points) else zero_points
     attr = _attr("src", (scales, used), mask, groups) if stored.nelems else None

@@ -28,6 +28,7 @@ from memdesc import (
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.immutable import immutable
+from memdesc.int64 import checked_ints
 from memdesc.names.images import is_image
 from memdesc.record import BIT_PLANES, Field, known_records, record_desc
 from memdesc.tags import FormatTag
@@ -139,7 +140,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         dtype : DataType, str or numpy dtype
             The dtype of the array.
         """
-        stored = self._stored(shape, dtype)
+        stored = self._stored(checked_ints("shape", shape), dtype)
         return stored.desc if isinstance(stored, Field) else stored
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:

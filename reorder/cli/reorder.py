@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -136,7 +137,7 @@ def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> Ou
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
     # its name in SRC, or the name of SRC if it has none there; names are UTF-8
     name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
-    name = os.fsencode(name).decode(errors="replace")
+    name = re.sub(r"[\ud800-\udfff]", "\ufffd", name)
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
     return Output(target, None if options.raw else _stored(options.dst, target), name, scales)
 

@@ -59,11 +59,17 @@ def _answer(options: Options) -> tuple[Facts, int]:
 def _banks(desc: MemoryDesc) -> list[Facts]:
     """Return the bank conflicts of 32 lanes along each dim, by the bytes that each moves."""
     banks = []
+    refused = None
     for dim, nbytes in product(range(desc.ndims), (16, 8, 4, 2, 1)):
-        with suppress(MemdescError):  # this many bytes are not adjacent
+        try:
             conflicts = desc.bank_conflicts(dim, nbytes)
-            letter = (desc.letters or LETTERS)[dim]
-            banks.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
+        except MemdescError as error:  # usually, this many bytes are not adjacent
+            refused = refused or error
+            continue
+        letter = (desc.letters or LETTERS)[dim]
+        banks.append({"lanes_along": letter, "bytes": nbytes, "conflicts": conflicts})
+    if refused and not banks and desc.nelems:
+        raise refused
     return banks
 
 

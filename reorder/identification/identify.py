@@ -707,6 +707,8 @@ def _along_dims(
     dims: tuple[int, ...], offsets: NDArray[np.int64]
 ) -> dict[tuple[int, ...], NDArray[np.int64]]:
     """Return the offsets along each dim; those of a fused index, unless they are a sum of these."""
+    if len(dims) == 1:
+        return {dims: offsets}
     along = [
         np.moveaxis(offsets, k, 0).reshape(size, -1)[:, 0] for k, size in enumerate(offsets.shape)
     ]

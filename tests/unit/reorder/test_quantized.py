@@ -1,4 +1,6 @@
 import copy
+from array import array
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -94,6 +96,16 @@ def test_a_number_is_the_scale_or_the_zero_point_of_all_elements() -> None:
     wanted = q.scales[:, None] * (codes - 5)
     assert (reorder.dequantize(q, zero_points=5).numpy() == wanted).all()
     assert (reorder.dequantize(q, scales=np.float32(2)).numpy() == 2 * codes).all()
+
+
+def test_numbers_of_groups_may_be_any_sequence() -> None:
+    q = reorder.quantize(_weights(2, 8), "u8", axis=0)
+    wanted = reorder.dequantize(q).numpy()
+    scales, points = q.scales.tolist(), q.zero_points.tolist()
+    for sequence in (tuple, list, partial(array, "f"), partial(np.array, dtype=np.float32)):
+        assert (reorder.dequantize(q, scales=sequence(scales)).numpy() == wanted).all()
+    for sequence in (tuple, list, partial(array, "B")):
+        assert (reorder.dequantize(q, zero_points=sequence(points)).numpy() == wanted).all()
 
 
 def test_a_quantised_tensor_is_a_tuple_of_three() -> None:

@@ -58,6 +58,10 @@ def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
     named = memdesc.data_type(array.dtype)
     assert codec.chunk_desc(array.chunks, named) == codec.chunk_desc(array.chunks, named.name)
     assert codec.chunk_desc(array.chunks, named) == desc
+    for shape in (5, None, "ab", (4, 2.5), (4, True)):
+        for layout in ("ab", "q6_k.qh"):
+            with pytest.raises(MemdescError, match="shape must be"):
+                MemdescCodec(layout).chunk_desc(shape, "u8")
     assert desc == memdesc.memory_desc((2, 20, 5, 4), "f32", "nChw16c")
     reorder.Memory(desc, np.frombuffer(stored, np.uint8), zero_pad=False).check_padding()
 

@@ -65,6 +65,11 @@ def test_a_command_runs_where_nothing_is_a_terminal_or_utf_8(tmp_path: Path) -> 
     assert np.array_equal(np.load(out), np.ones(4))
     ran = run_python("-m", "memdesc", "inspect", path, PYTHONIOENCODING="ascii")
     assert r"\xe9" in ran.stdout
+    ascii_only = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
+    out = tmp_path / "o.safetensors"
+    ran = run_python("-m", "memdesc", "reorder", path, out, **ascii_only)
+    assert without_notice(ran.stderr) == ""
+    assert [*reorder.load_all(out)] == ["é"]
 
 
 def test_stdin_may_hold_bytes_that_are_not_text() -> None:

@@ -55,6 +55,24 @@ def test_blocks_are_those_of_the_whole_array_and_lead_back(layout: str) -> None:
     assert (_computed(other) == reorder.reorder(x, "nChw4c", dtype="f16").blocks()).all()
 
 
+def _moved_by_a_byte(block: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy at an odd address, as workers of dask.distributed receive arrays."""
+    raw = np.frombuffer(bytearray(block.nbytes + 1), np.uint8, offset=1)
+    moved = raw.view(block.dtype).reshape(block.shape)
+    moved[:] = block
+    return moved
+
+
+def test_chunks_may_start_at_any_address() -> None:
+    x = _RNG.random((8, 40, 5, 4), np.float32)
+    whole = reorder.reorder(x, "nChw16c")
+    lazy = da.from_array(x, chunks=(4, 16, 5, 2)).map_blocks(_moved_by_a_byte, dtype=x.dtype)
+    blocks = rd.reorder(lazy, "nChw16c")
+    assert (_computed(blocks) == whole.blocks()).all()
+    moved = blocks.map_blocks(_moved_by_a_byte, dtype=x.dtype)
+    assert (_computed(rd.reorder(moved, "plain", src=whole.desc)) == x).all()
+
+
 def test_four_bits_are_bytes_and_move_between_packings() -> None:
     q = _RNG.integers(0, 16, (128, 256), np.uint8)
     gptq = reorder.reorder(q, "gptq", dtype="u4")
