@@ -222,7 +222,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         # JAX's arrays are read this way in a fourth of the time
         with suppress(TypeError, ValueError, BufferError):
             return np.asarray(memoryview(x))  # type: ignore[arg-type] # not all are buffers
-    way_out = negated_way_out = "write another tensor, dense and on the CPU, and copy that into it"
+    way_out = negated_way_out = "pass a dense tensor on the CPU instead, and copy it into this one"
     if not write:
         negated_way_out = f"pass {side}.resolve_neg()"
         way_out = (
