@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.compare import Comparison, Timing, is_worse, main
+from tests.benchmarks.cases import parse_cases
+from tests.benchmarks.compare import Comparison, Timing, _to_json, is_worse, main
+from tests.benchmarks.timing_worker import _Prepared
 
 _ROOT = Path(__file__).parents[2]
 
@@ -42,6 +44,15 @@ def test_a_folder_without_the_library_is_refused(tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(RuntimeError, match=r"was imported from|ended with"):
         _run(tmp_path, "--dtag=axb 1x3x4x5\n", [str(empty), str(_ROOT)])
+
+
+@pytest.mark.parametrize("dims", ["1x3x4x5", "2x64x112x112"])
+def test_buffers_of_all_checkouts_start_at_the_same_places(dims: str) -> None:
+    (case,) = parse_cases(["--dtag=axb", dims])
+    # while others are kept, numpy allocates elsewhere
+    prepared = [_Prepared(_to_json(case), 1) for _ in range(3)]
+    places = {buffer.ctypes.data % 4096 for each in prepared for buffer in (each.src, each.dst)}
+    assert places == {16}
 
 
 def test_a_case_counts_as_slower_only_if_it_is_slower_again() -> None:

@@ -23,6 +23,7 @@ import reorder
 # bytes of random data; larger buffers repeat them
 _RANDOM_NBYTES = 1 << 20
 _WARM_CALLS = 3
+_PAGE_NBYTES = 4096
 
 
 def _describe(side: dict[str, Any]) -> memdesc.MemoryDesc:
@@ -40,14 +41,23 @@ def _describe(side: dict[str, Any]) -> memdesc.MemoryDesc:
     return desc
 
 
+def _zeros(nbytes: int) -> Any:
+    """Return zeros that start 16 bytes into a page, as numpy's large arrays do.
+
+    Numpy may put later arrays anywhere; both checkouts must have theirs at the same places.
+    """
+    space = np.zeros(nbytes + 2 * _PAGE_NBYTES, np.uint8)
+    start = -space.ctypes.data % _PAGE_NBYTES + 16
+    return space[start : start + nbytes]
+
+
 def _fill(desc: memdesc.MemoryDesc, *, as_values: bool) -> Any:
     """Return the bytes of a source: small integers, or normal floats where it is converted.
 
-    Arithmetic is slow on denormal numbers, of which random bytes have more than tensors do. Like
-    dst, it is where numpy allocates it.
+    Arithmetic is slow on denormal numbers, of which random bytes have more than tensors do.
     """
     rng = np.random.default_rng(0)
-    data = np.zeros(desc.nbytes, np.uint8)
+    data = _zeros(desc.nbytes)
     kind = np.dtype(desc.dtype.numpy)
     if as_values and not desc.dtype.is_packed and kind.kind not in "iu":
         block = rng.standard_normal(_RANDOM_NBYTES // 8, np.float32).astype(kind).view(np.uint8)
@@ -69,7 +79,7 @@ class _Prepared:
             for name, value in case["attr"].items()
         }
         converts = bool(given) or src.dtype != dst.dtype
-        self.src, self.dst = _fill(src, as_values=converts), np.zeros(dst.nbytes, np.uint8)
+        self.src, self.dst = _fill(src, as_values=converts), _zeros(dst.nbytes)
         plan = reorder.plan_reorder(src, dst, reorder.Attr(**given) if given else None)
         self.run = reorder.prepare(plan, threads=threads)
 
