@@ -108,6 +108,8 @@ def _read(given: Given) -> MemoryDesc:
         return memory_desc(dims, given.type(), tag_of_outputs(outputs, names, dims))
     values = _attributes(text)
     if not values:
+        if text.startswith("memref"):
+            _refuse_unknown(text)
         unclear(
             "it is affine_map<(d0, d1) -> (..)>, memref<2x3xf32, strided<[3, 1]>>, or the "
             "attributes or the operation linalg.pack or linalg.unpack"
@@ -121,6 +123,14 @@ def _read(given: Given) -> MemoryDesc:
             f"the type of the packed tensor must be {_tensor(packed, MLIR_TYPES.name_of(dtype))}"
         )
     return memory_desc(dims, dtype, tag)
+
+
+def _refuse_unknown(text: str) -> None:
+    """Refuse a memref whose elements are vectors, or of which an alias says a part."""
+    if re.search(r"x\s*vector\s*<", text):
+        impossible("its elements are vectors, which are not a data type here")
+    if alias := re.search(r"#\w+(?![\w.<])", text):
+        impossible(f"{alias[0]} is defined elsewhere; write what it stands for")
 
 
 def _types(text: str) -> list[tuple[tuple[int, ...], DataType]]:
