@@ -132,7 +132,7 @@ _KEPT = re.compile(
     r"(.*\.)?(gate|[^.]*(router|embed)[^.]*|lm_heads?|lora_[^.]*|eh_proj|shared_head|weights_proj"
     r"|qformer|DenseReluDense\.wo|dt_proj|compressor)(\..*)?"
 )
-_PROJECTION = "out_proj"
+_PROJECTION, _SCALE = "out_proj", ".scale"
 _BY_RULE = "--map converts only the weights that its rules name"
 _AGAIN = "get the checkpoint again"
 
@@ -407,6 +407,12 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
             warnings.append(f"{first_of(names)} stay floats: {why}")
+    # transformers 5.24, `update_weight_conversions` of `quantizer_finegrained_fp8.py`
+    if taken := [full for full in model.entries if full[1:].endswith(_SCALE)]:
+        warnings.append(
+            f"transformers 5.24 takes {first_of(taken)} for scales of codes, except in Inkling2, "
+            "so the model gets initial values instead"
+        )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst)
     return Decided(model, target, dict.fromkeys(moved, (rule, None)), (*warnings,))
 

@@ -259,6 +259,10 @@ cannot say that model.embed_tokens is
 c_fc.weight of shape (128, 512) with a bias of shape (512,) has its outputs las
     refused({"c_fc.weight": ones(128, 512), "c_fc.bias": ones(512)}, None, "fp8-block")
     made({"c_fc.weight": ones(512, 128), "c_fc.bias": ones(512)}, None, "fp8-block")
+norm.scale for scales of codes, except in Inkling2
+    made({"up.weight": ones(128, 128), "norm.scale": ones(128)}, None, "fp8-block")
+! for scales of codes
+    made({"up.weight": ones(128, 128), "norm.scales": ones(128)}, None, "fp8-block")
 up.weight: x[3, 4] is nan; only finite values can be quantised
     refused({"up.weight": nan_at(3, 4)}, None, "fp8-block")
 not 'u8'; give scales= if the words hold one of these
