@@ -270,11 +270,11 @@ def _dot(x: NDArray[Any], y: NDArray[Any]) -> Any:
 
 def widened(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return values as f64, or as the widest float of the machine if any are 64-bit integers."""
-    given = [*arrays]
-    kinds = {array.dtype for array in given}
+    listed = [*arrays]
+    kinds = {array.dtype for array in listed}
     is_wide = any(kind.kind in "iu" and 8 * kind.itemsize == _WIDE_BITS for kind in kinds)
     with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs
-        return [array.astype(_WIDEST if is_wide else np.float64) for array in given]
+        return [array.astype(_WIDEST if is_wide else np.float64) for array in listed]
 
 
 def _ulp_at(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:

@@ -48,14 +48,14 @@ def _problem(options: Options) -> Problem:
     dims = options.dims
     if dims is None:
         raise MemdescError("nothing to measure: give dims, such as 8x256x56x56")
-    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
+    attributes = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     return Problem(
         dims,
         options.from_ or "abx",
         options.to or "abx",
         options.dtype,
         options.to_dtype,
-        options={name: str(value) for name, value in given.items() if value is not None},
+        options={name: str(value) for name, value in attributes.items() if value is not None},
     )
 
 
@@ -64,14 +64,14 @@ def _on_device(options: Options) -> Facts:
         raise MemdescError("--size is for an OpenCL device: add --device NAME")
     if options.size is not None and not 0 < options.size < _MOST_MB:
         raise MemdescError(f"--size {options.size:g}: give megabytes above 0, such as 16")
-    given = [
+    unwanted = [
         "DIMS" if name == "dims" else f"--{name.rstrip('_').replace('_', '-')}"
         for name, value in vars(options).items()
         if value is not None and name not in _OF_DEVICE
     ]
-    if given:
+    if unwanted:
         raise MemdescError(
-            f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
+            f"--device measures a fixed list of reorders, so leave out {', '.join(unwanted)}"
         )
     from reorder.bench.device import CASES, DeviceBench, resized  # pyopencl is slow to load
     from reorder.opencl import find_device  # pyopencl is slow to load

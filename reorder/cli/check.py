@@ -14,9 +14,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
             f"{options.file!r} is a folder; padding is checked in one .safetensors or .npz, and "
             "`memdesc compare` compares a model with another one"
         )
-    given = Operand(options.file)
-    tensors = given.tensors()
-    if given.is_npy:
+    operand = Operand(options.file)
+    tensors = operand.tensors()
+    if operand.is_npy:
         raise MemdescError(
             f"{options.file!r} is a .npy, which has no place for a descriptor, so nothing says "
             "what is padding; save the tensor as a .safetensors or a .npz"

@@ -67,8 +67,8 @@ def _readings(options: Options) -> list[Reading]:
 
 
 def _read(path: str, how: Reading) -> Memory:
-    given = Operand(path)
-    return read_tensor(given, how if given.is_raw else how._replace(offset=None))[0]
+    operand = Operand(path)
+    return read_tensor(operand, how if operand.is_raw else how._replace(offset=None))[0]
 
 
 def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
@@ -200,11 +200,11 @@ def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
 
 def _is_checkpoint(path: str) -> bool:
     """Whether a path has several tensors, or a format for several."""
-    given = as_path(path)
-    if given.is_dir() or (given.is_file() and given.name.endswith(_CHECKPOINTS)):
+    file = as_path(path)
+    if file.is_dir() or (file.is_file() and file.name.endswith(_CHECKPOINTS)):
         return True
     try:
-        return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
+        return file.name.endswith(FORMATS["npz"].ending) and len(read_container(file).entries) > 1
     except MemdescError:  # reading it will report the error
         return False
 

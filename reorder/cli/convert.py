@@ -45,7 +45,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(
             "--threads is for this machine; a worker of Dask is given its own as it starts"
         )
-    given = ConvertOptions(
+    settings = ConvertOptions(
         max_bytes=options.max_bytes,
         threads=threads_of(options.threads) if options.dask is None else None,
         shard_bytes=options.shard_size,
@@ -63,7 +63,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
                 options.out,
                 options.to,
                 map=rules,
-                options=given,
+                options=settings,
                 progress=shown.show,
                 client=client,
             )
@@ -85,10 +85,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
     # they were shown before the work began
     warnings = Said([*report.warnings], f"{count}, on stderr" if count else "none")
     facts = facts_of(report, *names) | {"warnings": warnings}
-    if given.dry_run:
+    if settings.dry_run:
         return facts | {"would": _listed(report)}, 0
     facts |= {"wrote": options.out, "resumed": report.resumed}
-    verified = _VERIFIED if given.verify else "no"
+    verified = _VERIFIED if settings.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
     return facts | {"verified": verified, "seconds": seconds}, 0
 

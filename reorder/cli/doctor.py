@@ -111,14 +111,14 @@ def _tried(dst: str, dtype: str, queue: cl.CommandQueue) -> str:
     from reorder.api import reorder
 
     x = np.random.default_rng(0).integers(-9, 9, (2, 37, 31, 29)).astype(np.float32)
-    given = reorder(x, "nchw", dtype=dtype)
+    plain = reorder(x, "nchw", dtype=dtype)
     started = time.perf_counter()
     try:
-        back = reorder(reorder(given, dst, queue=queue), "nchw", queue=queue).get()
+        back = reorder(reorder(plain, dst, queue=queue), "nchw", queue=queue).get()
     except (memdesc.MemdescError, RuntimeError, MemoryError) as error:
         return f"fails: {' '.join(str(error).split())}"
     took = time.perf_counter() - started
-    wrong = int((back.data != given.data).sum())
+    wrong = int((back.data != plain.data).sum())
     return f"{f'{wrong} bytes differ' if wrong else 'exact'} ({took:.2f} s with compiling)"
 
 

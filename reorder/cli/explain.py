@@ -36,8 +36,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     facts: Facts = dict(zip(_SIDES, map(repr, pair), strict=True))
     facts |= {"equal": Said(src == dst), "reorder": Said(kind, f"{kind}: {why}"), "why": Said(why)}
     for key in _SHOWN:
-        one, other = getattr(src, key), getattr(dst, key)
-        facts[key] = Said(one) if one == other else dict(zip(_SIDES, (one, other), strict=True))
+        left, right = getattr(src, key), getattr(dst, key)
+        facts[key] = Said(left) if left == right else dict(zip(_SIDES, (left, right), strict=True))
     if kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
     elements = dst.padded_nelems if dst.nelems else 0

@@ -33,11 +33,11 @@ def _answer(options: Options) -> tuple[Facts, int]:
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else Operand(options.like).load()
-    given = Operand(options.dump)
-    if given.is_raw or options.offset is not None:
-        data: Any = given.raw_bytes(options.offset)
+    operand = Operand(options.dump)
+    if operand.is_raw or options.offset is not None:
+        data: Any = operand.raw_bytes(options.offset)
     else:
-        data = given.words(None if options.dtype is None else data_type(options.dtype))
+        data = operand.words(None if options.dtype is None else data_type(options.dtype))
     answer = identify(data, like, dims=options.dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, answer)}
     return facts, int(len(answer.candidates) != 1)

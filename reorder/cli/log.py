@@ -57,8 +57,8 @@ _SECONDS = 0.1
 
 def _answer(options: Options) -> tuple[Facts, int]:
     for name in () if options.bench else ("threads", "seconds"):
-        if (given := getattr(options, name)) is not None:
-            raise MemdescError(f"--{name} {given}: only --bench measures, and takes {name}")
+        if (value := getattr(options, name)) is not None:
+            raise MemdescError(f"--{name} {value}: only --bench measures, and takes {name}")
     is_stdin = options.log == "-"
     if not is_stdin and as_path(options.log).is_fifo():
         raise MemdescError(
@@ -181,11 +181,11 @@ def _measure(facts: Facts, analysis: LogReport, options: Options, threads: int) 
         }
 
 
-def _threads(given: int | None, log: VerboseLog) -> int:
+def _threads(threads: int | None, log: VerboseLog) -> int:
     """Return the threads that are given, or those of the log, at most one for each core."""
-    cores = threads_of(given, is_measured=True)
+    cores = threads_of(threads, is_measured=True)
     said = [int(count) for line in log.info for count in re.findall(r"nthr:([0-9]{1,6})", line)]
-    return min(said[0] or cores, cores) if given is None and said else cores
+    return min(said[0] or cores, cores) if threads is None and said else cores
 
 
 def _share(analysis: LogReport, milliseconds: float) -> float:

@@ -78,14 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 0, 1 (a check failed), 2 (bad input), or 128 and the number of the signal that ended it:
     130 for Ctrl-C, 143 for SIGTERM.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    argv = sys.argv[1:] if arguments is None else arguments
     try:
         with _ended_by_signals():
-            return _run(given)
+            return _run(argv)
     except KeyboardInterrupt as error:
         (number,) = error.args if isinstance(error, _EndedError) else (signal.SIGINT,)
         text = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-        _complain("; ".join((text, *getattr(error, "__notes__", ()))), given)
+        _complain("; ".join((text, *getattr(error, "__notes__", ()))), argv)
         return _BY_SIGNAL + int(number)
 
 
@@ -111,34 +111,34 @@ def _end(number: int, _: object) -> NoReturn:
     raise _EndedError(signal.Signals(number))
 
 
-def _run(given: Sequence[str]) -> int:
+def _run(argv: Sequence[str]) -> int:
     try:
-        if not given:
+        if not argv:
             _all_commands().print_help()
             return 0
-        options = parse(given)
+        options = parse(argv)
         command: Command = options.command
         facts, code = command.answer(options)
         lines = [json.dumps(json_of(facts))] if options.json else command.lay_out(facts)
         text = "\n".join(map(one_line, lines))
     except (MemdescError, MemoryError) as error:
-        _complain(str(error) or "out of memory", given)
+        _complain(str(error) or "out of memory", argv)
         return 2
     except OSError as error:  # such as names longer than the system allows
         about = "" if error.filename is None else f"{short_repr(error.filename)}: "
-        _complain(f"{about}{reason_of(error)}", given)
+        _complain(f"{about}{reason_of(error)}", argv)
         return 2
     if why := _written(sys.stdout, text):
-        _complain(f"the answer cannot be written: {why}", given)
+        _complain(f"the answer cannot be written: {why}", argv)
         return 2
     return int(code)
 
 
-def _complain(text: str, given: Sequence[str]) -> None:
+def _complain(text: str, argv: Sequence[str]) -> None:
     """Write one line about an error, if there is a stderr."""
     if len(text) > 2 * _MAX_PART:
         text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
-    line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
+    line = json.dumps({"error": text}) if "--json" in argv else f"memdesc: {one_line(text)}"
     _written(sys.stderr, line)
 
 

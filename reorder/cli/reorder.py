@@ -88,8 +88,8 @@ class Output(NamedTuple):
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    given = Operand(options.src)
-    check_output(options.dst, given, is_raw=options.raw)
+    operand = Operand(options.src)
+    check_output(options.dst, operand, is_raw=options.raw)
     attr = _attr(options)
     how = Reading(
         options.from_,
@@ -99,13 +99,13 @@ def _answer(options: Options) -> tuple[Facts, int]:
         row_pitch=options.row_pitch,
         may_be_longer=options.ignore_rest,
     )
-    notes = [given.codes_note("neither applied nor copied")]
+    notes = [operand.codes_note("neither applied nor copied")]
     if not _has_place(options) and any(scale.role.startswith("dst") for scale in attr.parameters):
         notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
     padding: Facts = {}
     # a device gets the whole tensor
-    located = None if options.device is not None else locate(given, how)
-    output = None if located is None else _output(options, given, located[0], attr)
+    located = None if options.device is not None else locate(operand, how)
+    output = None if located is None else _output(options, operand, located[0], attr)
     # images are not reordered in pieces
     if (
         located
@@ -117,11 +117,11 @@ def _answer(options: Options) -> tuple[Facts, int]:
     else:
         with Progress(3) as progress:
             progress.step(f"reading {options.src}")
-            x, only_caller_knows = read_tensor(given, how)
+            x, only_caller_knows = read_tensor(operand, how)
             if only_caller_knows:
                 padding = padding_facts(x, options.limit)
                 notes.insert(0, _packing_note(x.desc))
-            output = _output(options, given, x.desc, attr)
+            output = _output(options, operand, x.desc, attr)
             said = _at_once(options, x, output, attr, progress)
     for warning in said:
         warn(warning)
@@ -133,10 +133,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
     return facts | padding, 0 if padding.get("padding_zero", True) else 1
 
 
-def _output(options: Options, given: Operand, src: MemoryDesc, attr: Attr) -> Output:
+def _output(options: Options, operand: Operand, src: MemoryDesc, attr: Attr) -> Output:
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
     # its name in SRC, or the name of SRC if it has none there; names are UTF-8
-    name = (given.tensor_name if options.offset is None else "") or Path(options.src).stem
+    name = (operand.tensor_name if options.offset is None else "") or Path(options.src).stem
     name = re.sub(r"[\ud800-\udfff]", "\ufffd", name)
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
     return Output(target, None if options.raw else _stored(options.dst, target), name, scales)
@@ -248,12 +248,12 @@ def _reordered(options: Options, x: Memory, dst: MemoryDesc, attr: Attr) -> Memo
 
 
 def _attr(options: Options) -> Attr:
-    given: dict[str, Any] = {"saturate": options.saturate}
+    parameters: dict[str, Any] = {"saturate": options.saturate}
     for name, role in ATTRIBUTES.items():
         text = getattr(options, name.replace("-", "_"), None)  # --beta is for `memdesc bench`
         if text is not None:
-            given |= _values(options.dst, role, f"--{name}", text)
-    return Attr(**given)
+            parameters |= _values(options.dst, role, f"--{name}", text)
+    return Attr(**parameters)
 
 
 def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
@@ -269,11 +269,11 @@ def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
             f"{flag} {text!r} is neither {number} nor FILE.npy:MASK, such as values.npy:2 for one "
             "along dim b"
         ) from None
-    given = Operand(path)
-    values = given.memory(None).numpy()
-    if os.path.realpath(given.file) == os.path.realpath(target):
+    operand = Operand(path)
+    values = operand.memory(None).numpy()
+    if os.path.realpath(operand.file) == os.path.realpath(target):
         raise MemdescError(
-            f"{target!r} cannot be written: it would replace {given.file!r}, which {flag} reads; "
+            f"{target!r} cannot be written: it would replace {operand.file!r}, which {flag} reads; "
             "name another file"
         )
     return {role: values, f"{role}_mask": bits}

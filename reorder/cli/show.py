@@ -37,14 +37,14 @@ def _answer(options: Options) -> tuple[Facts, int]:
     indices = [*options.at]
     indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
     for pixel in options.pixel:
-        given = f"--pixel {','.join(map(str, pixel))}"
+        flag = f"--pixel {','.join(map(str, pixel))}"
         if not isinstance(layout, ImageDesc):
             raise MemdescError(
-                f"{given} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
+                f"{flag} asks for a pixel of an image, but {layout!r} is a buffer; use --byte"
             )
         sides = "xy" if layout.kind == "2d" else "xyz"
         if len(pixel) != len(sides):
-            raise MemdescError(f"{given} must be {','.join(sides)} of {layout!r}")
+            raise MemdescError(f"{flag} must be {','.join(sides)} of {layout!r}")
         indices += [layout.index(*pixel, lane) for lane in range(layout.channels)]
     facts = layout_facts(layout)
     if options.banks:
@@ -118,9 +118,9 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
 
 def _record(options: Options, dims: tuple[int, ...] | None) -> Facts:
     flags = ("dtype", "at", "byte", "pixel")
-    if given := [f"--{name}" for name in flags if getattr(options, name)]:
+    if unwanted := [f"--{name}" for name in flags if getattr(options, name)]:
         raise MemdescError(
-            f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"
+            f"{options.layout} is a record: it has its own types; leave {', '.join(unwanted)} out"
         )
     if dims is None:
         raise MemdescError(f"{options.layout!r} does not contain the sizes; give dims")

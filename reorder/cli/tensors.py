@@ -338,9 +338,9 @@ def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
         raise MemdescError(f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out")
 
 
-def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
-    desc, path = buffer_of(layout), given.text
-    words = given.words(desc.dtype)
+def _described_array(operand: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
+    desc, path = buffer_of(layout), operand.text
+    words = operand.words(desc.dtype)
     if isinstance(layout, ImageDesc) and isinstance(words, np.ndarray) and words.ndim > 1:
         memory = from_pixels(words, layout, repr(path))
         outside = words[layout.height :], words[: layout.height, layout.width :]
@@ -360,9 +360,9 @@ def _described_array(given: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
     return Memory(desc, data, zero_pad=False)
 
 
-def _read_raw(given: Operand, how: Reading) -> Memory:
-    path = given.text
-    with given.open_raw(how.offset) as (file, size):
+def _read_raw(operand: Operand, how: Reading) -> Memory:
+    path = operand.text
+    with operand.open_raw(how.offset) as (file, size):
         layout = _raw_layout(path, how)
         # a buffer is one row
         rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
@@ -413,11 +413,11 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
         if re.fullmatch(SYSTEMS["openvino"].spelling or "", name, re.DOTALL):
             reason = f": {error}"
     if how.layout is not None:
-        given = _parse(how, how.dims, default=None)
+        layout = _parse(how, how.dims, default=None)
         # a caller who says where the bytes begin knows what they are
-        if named is not None and how.offset is None and buffer_of(given) != named:
-            raise _misnamed(path, named, f"{how.flag}, which says {given!r}")
-        return given
+        if named is not None and how.offset is None and buffer_of(layout) != named:
+            raise _misnamed(path, named, f"{how.flag}, which says {layout!r}")
+        return layout
     if named is None:
         raise MemdescError(
             f"{path!r} holds raw bytes, and its name does not say what they are; give {how.flag} "
@@ -430,9 +430,9 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
     return named
 
 
-def _misnamed(path: str, named: MemoryDesc, given: str) -> MemdescError:
+def _misnamed(path: str, named: MemoryDesc, claim: str) -> MemdescError:
     return MemdescError(
-        f"the name of {path!r} says {named!r}, which contradicts {given}; leave that out, or "
+        f"the name of {path!r} says {named!r}, which contradicts {claim}; leave that out, or "
         "rename the file if its name is wrong"
     )
 

@@ -104,8 +104,8 @@ class Candidate(NamedTuple):
     --------
     >>> x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
     >>> dump = reorder.reorder(x, "ba").data
-    >>> (found,) = reorder.identify(dump, dtype="f32", like=x).candidates
-    >>> found.desc, found.order, found.agreement
+    >>> (candidate,) = reorder.identify(dump, dtype="f32", like=x).candidates
+    >>> candidate.desc, candidate.order, candidate.agreement
     (memory_desc((4, 8), 'f32', 'ba'), (0, 1), 1.0)
     """
 
@@ -134,8 +134,8 @@ class TypeReading(NamedTuple):
     Examples
     --------
     >>> x = np.arange(1, 33, dtype=np.int32)
-    >>> found = reorder.identify(x, dims=(4, 8), dtype="f32")
-    >>> [(str(each.dtype), each.ordinary) for each in found.readings]
+    >>> answer = reorder.identify(x, dims=(4, 8), dtype="f32")
+    >>> [(str(reading.dtype), reading.ordinary) for reading in answer.readings]
     [('f32', 0.0), ('s32', 1.0), ('u32', 1.0)]
     """
 
@@ -166,8 +166,8 @@ class Identification(NamedTuple):
     Examples
     --------
     >>> x = np.arange(1, 129, dtype=np.float32).reshape(2, 4, 4, 4)
-    >>> found = reorder.identify(reorder.reorder(x, "nhwc").data, dtype="f32", like=x)
-    >>> len(found.candidates), found.candidates[0].desc
+    >>> answer = reorder.identify(reorder.reorder(x, "nhwc").data, dtype="f32", like=x)
+    >>> len(answer.candidates), answer.candidates[0].desc
     (1, memory_desc((2, 4, 4, 4), 'f32', 'acdb'))
     """
 

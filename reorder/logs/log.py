@@ -218,8 +218,8 @@ def _why_unread(rest: str) -> str:
     if len(fields) > _FIELDS and _COMMA.search(rest):
         return _BY_LOCALE
     if len(fields) != _FIELDS:
-        given = counted(len(fields) + 1, "field")
-        return f"it has {given} after the event instead of {_FIELDS + 1}"
+        count = counted(len(fields) + 1, "field")
+        return f"it has {count} after the event instead of {_FIELDS + 1}"
     return f"its time {short_repr(duration)} is not a number"
 
 

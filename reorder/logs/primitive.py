@@ -442,11 +442,11 @@ class VerbosePrimitive(Checked):
         return any(word.startswith("ref") for word in re.split("[:+_]", self.implementation))
 
 
-def _names(given: list[str]) -> list[str]:
+def _names(names: list[str]) -> list[str]:
     """Return names, each with a number appended if it occurs several times."""
     return [
-        f"{name}{given[:k].count(name)}" if given.count(name) > 1 else name
-        for k, name in enumerate(given)
+        f"{name}{names[:k].count(name)}" if names.count(name) > 1 else name
+        for k, name in enumerate(names)
     ]
 
 

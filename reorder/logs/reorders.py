@@ -280,14 +280,14 @@ class Executions:
         for place in range(at + step, at + step * (_NEAR + 1), step):
             if not 0 <= place < len(self._entries) or self._run_of[place] != self._run_of[at]:
                 return None
-            other = self._entries[place].primitive
-            if other.kind == "reorder":
+            near = self._entries[place].primitive
+            if near.kind == "reorder":
                 continue
-            key = id(primitive), id(other), side
+            key = id(primitive), id(near), side
             if key not in self._known:
-                self._known[key] = _match(primitive.tensors[side], other, is_output=side == "src")
+                self._known[key] = _match(primitive.tensors[side], near, is_output=side == "src")
             if self._known[key]:
-                return Neighbour(other, self._known[key])
+                return Neighbour(near, self._known[key])
         return None
 
 
@@ -337,9 +337,9 @@ def data_sizes(primitive: VerbosePrimitive, *, is_output: bool) -> set[int]:
     }
 
 
-def _match(tensor: VerboseTensor, other: VerbosePrimitive, *, is_output: bool) -> str:
+def _match(tensor: VerboseTensor, primitive: VerbosePrimitive, *, is_output: bool) -> str:
     """Return a primitive's name for this tensor; empty if it has none."""
-    for name, candidate in other.tensors.items():
+    for name, candidate in primitive.tensors.items():
         if (
             name.startswith(_OUTPUTS) == is_output
             and candidate.dims == tensor.dims

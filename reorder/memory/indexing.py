@@ -121,17 +121,17 @@ def elements_at(data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection,
 
 
 def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
-    given = list(key) if isinstance(key, tuple) else [key]
-    ellipses = [k for k, entry in enumerate(given) if entry is Ellipsis]
-    missing = desc.ndims - len(given) + len(ellipses)
+    items = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [k for k, entry in enumerate(items) if entry is Ellipsis]
+    missing = desc.ndims - len(items) + len(ellipses)
     if missing < 0 or len(ellipses) > 1:
-        what = "more than one ..." if len(ellipses) > 1 else f"{len(given) - len(ellipses)} entries"
+        what = "more than one ..." if len(ellipses) > 1 else f"{len(items) - len(ellipses)} entries"
         raise OutOfRangeError(
             f"index {short_repr(key)} has {what}, but {desc!r} has {desc.ndims} dims"
         )
-    at = ellipses[0] if ellipses else len(given)
-    given[at : at + 1] = [slice(None)] * missing
-    sizes = zip(given, desc.dims, strict=True)
+    at = ellipses[0] if ellipses else len(items)
+    items[at : at + 1] = [slice(None)] * missing
+    sizes = zip(items, desc.dims, strict=True)
     return [
         _entry(entry, size, dim_name(dim, desc.letters)) for dim, (entry, size) in enumerate(sizes)
     ]

@@ -380,13 +380,13 @@ class _KnownCall(NamedTuple):
 def _note_call(
     queue: cl.CommandQueue,
     names: tuple[object, ...],
-    given: _Arguments,
+    arguments: _Arguments,
     transfers: Prepared,
     result: tuple[MemoryDesc | ImageDesc, cl.ImageFormat | None],
 ) -> None:
     """Keep what a call with these `names` has run, for a result of a descriptor and a format."""
-    owners = [given.dst, given.src, given.dtype, given.attr, given.channel_type]
-    is_large = given.attr is not None and given.attr.is_large
+    owners = [arguments.dst, arguments.src, arguments.dtype, arguments.attr, arguments.channel_type]
+    is_large = arguments.attr is not None and arguments.attr.is_large
     if is_large or type(queue) is not cl.CommandQueue:
         return
     carrier: Any = queue
@@ -396,8 +396,8 @@ def _note_call(
             context = queue.context
             carrier.memdesc_known = _Queue(context, context.int_ptr, {})
         held: _Queue = carrier.memdesc_known
-        says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in (given.x, given.out))
-        owners += [of.desc for of in (given.x, given.out) if type(of) is DeviceMemory]
+        says = tuple(_SIDES[type(of)](of, queue, held)[2] for of in (arguments.x, arguments.out))
+        owners += [of.desc for of in (arguments.x, arguments.out) if type(of) is DeviceMemory]
         launches = [launch for _, prepared in transfers for launch in prepared]
         is_single = len(launches) == len(transfers) == 1 and launches[0].reads
         launch = launches[0] if is_single else None
@@ -570,49 +570,49 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
             # for example, memory was released, for which the checks have a message
             event = None
     if call is None or event is None:
-        given = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
-        return _run(queue, names, given)
+        arguments = _Arguments(function, x, out, dst, src, attr, wait_for, dtype, channel_type)
+        return _run(queue, names, arguments)
     if type(out) is cl.array.Array:
         record_event(out, event)
     return dst_memory, event, desc
 
 
 def _run(
-    queue: cl.CommandQueue, names: tuple[object, ...], given: _Arguments
+    queue: cl.CommandQueue, names: tuple[object, ...], arguments: _Arguments
 ) -> tuple[Any, cl.Event, MemoryDesc | ImageDesc]:
     """Check everything, allocate dst if there is no `out`, and enqueue a reorder into it."""
     check_queue(queue)
-    waiting = checked_events(queue, given.wait_for)
-    if given.function == "enqueue_reorder":
-        check_desc(given.src, "src")
-        check_desc(given.dst, "dst")
-    elif given.function.endswith("unpack"):
-        _check_image_desc(given.src, "src")
-    dst, of_out, dtype = _checked_out(given)
-    src, src_desc, host = _source(given.x, given.src)
-    makes_image = given.function in {"pack", "enqueue_pack"}
-    if makes_image and not isinstance(given.dst, str):
-        _check_image_desc(given.dst, "dst")
-    desc = result_desc(given.dst, dtype, src_desc, of_out)
+    waiting = checked_events(queue, arguments.wait_for)
+    if arguments.function == "enqueue_reorder":
+        check_desc(arguments.src, "src")
+        check_desc(arguments.dst, "dst")
+    elif arguments.function.endswith("unpack"):
+        _check_image_desc(arguments.src, "src")
+    dst, of_out, dtype = _checked_out(arguments)
+    src, src_desc, host = _source(arguments.x, arguments.src)
+    makes_image = arguments.function in {"pack", "enqueue_pack"}
+    if makes_image and not isinstance(arguments.dst, str):
+        _check_image_desc(arguments.dst, "dst")
+    desc = result_desc(arguments.dst, dtype, src_desc, of_out)
     if makes_image:
         _check_image_desc(desc, "dst")
-    check_beta(given.attr, given.out)
-    called, form = given.called, None
+    check_beta(arguments.attr, arguments.out)
+    called, form = arguments.called, None
     if host is not None:
         src_operand = DeviceOperand(OperandSpec.of(src_desc))
     else:
         src_operand = device_operand(queue, src, src_desc, called[0], "read")
-    if given.out is not None:
+    if arguments.out is not None:
         dst_operand = device_operand(queue, dst, desc, called[1], "write")
     else:
-        dst_operand, form = new_operand(queue, desc, given.channel_type, called[1])
-    transfers = prepare_transfers(queue, src_operand, dst_operand, given.attr)
-    waiting += events_of(queue, given.x) + events_of(queue, given.out)
+        dst_operand, form = new_operand(queue, desc, arguments.channel_type, called[1])
+    transfers = prepare_transfers(queue, src_operand, dst_operand, arguments.attr)
+    waiting += events_of(queue, arguments.x) + events_of(queue, arguments.out)
     is_known = host is None or (
-        isinstance(given.x, np.ndarray) and address_of(host.data) == address_of(given.x)
+        isinstance(arguments.x, np.ndarray) and address_of(host.data) == address_of(arguments.x)
     )
     target = dst_operand.memory
-    if given.out is None:
+    if arguments.out is None:
         dst = target = allocate(queue.context, desc, form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
             waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
@@ -621,29 +621,29 @@ def _run(
     event = enqueue_transfers(queue, transfers, (source, target), waiting or None)
     record_event(dst, event)
     if is_known:
-        _note_call(queue, names, given, transfers, (desc, form))
+        _note_call(queue, names, arguments, transfers, (desc, form))
     return dst, event, desc
 
 
-def _checked_out(given: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None, Any]:
+def _checked_out(arguments: _Arguments) -> tuple[Any, MemoryDesc | ImageDesc | None, Any]:
     """Return the memory of `out`, its descriptor if it has one, and the data type of the result."""
-    out, name, dtype = given.out, given.called[1], given.dtype
+    out, name, dtype = arguments.out, arguments.called[1], arguments.dtype
     if isinstance(out, DeviceMemory):
         return out.data, out.desc, dtype
     if isinstance(out, _HOST):
         raise MemdescError(
             f"{name} is host memory, but the result stays on a device; copy it with .get()"
         )
-    if out is None and given.function.startswith("enqueue"):
+    if out is None and arguments.function.startswith("enqueue"):
         raise MemdescError(f"{name} is None; pass the memory to write, or `reorder` allocates it")
     if not isinstance(out, cl.array.Array):
-        if out is not None and given.dst is None:
+        if out is not None and arguments.dst is None:
             raise MemdescError("the layout of out is not known; pass its descriptor as dst")
         return out, None, dtype
-    if given.dst is None:
+    if arguments.dst is None:
         return out, array_desc(out, "out"), dtype
     # with a descriptor as dst, an Array is raw memory; with a name, the result has its data type
-    if not isinstance(given.dst, _DESCS):
+    if not isinstance(arguments.dst, _DESCS):
         own = array_type(out.dtype, "out")
         if dtype is not None and data_type(dtype) != own:
             raise MemdescError(

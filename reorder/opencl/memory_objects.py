@@ -33,8 +33,8 @@ _OBJECTS = {"2d": "IMAGE2D", "3d": "IMAGE3D", "array": "IMAGE2D_ARRAY"}
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
     """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default."""
     names = _legal(image.dtype)
-    given = names[0] if channel_type is None else channel_type
-    name = given if isinstance(given, str) else name_of(cl.channel_type, given)
+    channel = names[0] if channel_type is None else channel_type
+    name = channel if isinstance(channel, str) else name_of(cl.channel_type, channel)
     if name not in names:
         raise MemdescError(
             f"channel_type {short_repr(channel_type)} ({name}) cannot hold {image.dtype}; "

@@ -136,9 +136,9 @@ def _image_operand(
         )
     _check_usable(queue, memory, name, use)
     if memory.type != object_type(desc.kind):
-        given = name_of(cl.mem_object_type, memory.type)
+        held = name_of(cl.mem_object_type, memory.type)
         kind = name_of(cl.mem_object_type, object_type(desc.kind))
-        raise MemdescError(f"{name} is an {given}, but {desc!r} is an {kind}")
+        raise MemdescError(f"{name} is an {held}, but {desc!r} is an {kind}")
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
     sizes = {"width": memory.width, "height": memory.height}
@@ -147,8 +147,8 @@ def _image_operand(
     for dimension, size in sizes.items():
         needed = getattr(desc, dimension)
         if size < needed:
-            given = " x ".join(map(str, sizes.values()))
-            raise MemdescError(f"{name} has {given} pixels, but {desc!r} has {dimension} {needed}")
+            shape = " x ".join(map(str, sizes.values()))
+            raise MemdescError(f"{name} has {shape} pixels, but {desc!r} has {dimension} {needed}")
     return DeviceOperand(OperandSpec.of(desc, channel_type), memory, place_of(memory))
 
 

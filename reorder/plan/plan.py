@@ -67,8 +67,8 @@ class ReorderPlan(Checked):
         check_pair(src, dst)
         bound = bind(self.attr, src, dst)
         boxes = planned_boxes(src, dst, bound.varying)
-        given = {"src": src, "dst": dst, "boxes": boxes, "bound_attr": bound, "prepared": {}}
-        for name, value in given.items():
+        values = {"src": src, "dst": dst, "boxes": boxes, "bound_attr": bound, "prepared": {}}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
@@ -98,10 +98,10 @@ class ReorderPlan(Checked):
             if self.src.dtype == self.dst.dtype
             else f"{self.src.dtype} -> {self.dst.dtype}"
         )
-        given = "" if self.attr is None else f", {self.attr}"
+        suffix = "" if self.attr is None else f", {self.attr}"
         roles = (operand.role for operand in self.bound_attr.varying)
         fields = ":".join(["extent(valid):src:dst", *roles])
-        head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
+        head = f"{types} {self.dst.dims}{suffix}, {count} of {fields}"
         return "\n  ".join([head, *map(str, self.boxes)])
 
     def show(self) -> Picture:

@@ -63,13 +63,13 @@ class Record(Checked):
             raise MemdescError(
                 f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"
             )
-        given = None if buffers is None else _by_name(desc, buffers)
+        by_name = None if buffers is None else _by_name(desc, buffers)
         tensors = {}
         for name, nbytes in desc.tensors.items():
-            if given is None:
+            if by_name is None:
                 tensors[name] = zeroed_bytes(nbytes)
             else:
-                data, whole = _as_bytes(desc, name, given[name]), memory_desc((nbytes,), "u8")
+                data, whole = _as_bytes(desc, name, by_name[name]), memory_desc((nbytes,), "u8")
                 tensors[name] = BufferCheck(whole, name, write=False)(data)
         object.__setattr__(self, "_desc", desc)
         object.__setattr__(self, "_tensors", tensors)
@@ -204,11 +204,11 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
             way = f"pass a dict of {', '.join(sizes)}, not {short_repr(buffers)}"
             raise MemdescError(f"{desc!r} has several tensors; {way}")
         return {next(iter(sizes)): buffers}
-    given: Mapping[str, Any] = buffers
-    if set(given) != set(sizes):
-        names = f"{', '.join(sizes)}, not {', '.join(map(str, given))}"
+    by_name: Mapping[str, Any] = buffers
+    if set(by_name) != set(sizes):
+        names = f"{', '.join(sizes)}, not {', '.join(map(str, by_name))}"
         raise MemdescError(f"{desc!r} has the tensors {names}")
-    return given
+    return by_name
 
 
 def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:

@@ -168,12 +168,12 @@ def _operand_of(parameter: Parameter, desc: MemoryDesc, values: NDArray[np.float
                 f"{dim_name(dim, desc.letters)} of size {size}"
             )
         sizes.append(size // group if mask >> dim & 1 else 1)
-    given = parameter.values.shape
+    shape = parameter.values.shape
     if parameter.values.size != prod(sizes) or (
-        len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]
+        len(shape) > 1 and [n for n in shape if n > 1] != [n for n in sizes if n > 1]
     ):
         masked = tuple(n for dim, n in enumerate(sizes) if mask >> dim & 1)
-        if not given:
+        if not shape:
             raise MemdescError(
                 f"{role}_mask {mask} is given, but {role} is one number; dims {desc.dims} need "
                 f"{prod(sizes)} of shape {masked}"
@@ -182,10 +182,10 @@ def _operand_of(parameter: Parameter, desc: MemoryDesc, values: NDArray[np.float
         hint = "".join(
             f"; {dim_name(dim, desc.letters)} has size {desc.dims[dim]}: mask {1 << dim}"
             for dim in fitting[:1]
-            if len(given) == 1 and mask != 1 << dim
+            if len(shape) == 1 and mask != 1 << dim
         )
         raise MemdescError(
-            f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
+            f"{role} of shape {shape} has {parameter.values.size} values, but mask {mask} over "
             f"dims {desc.dims} needs {prod(sizes)} of shape {masked}{hint}"
         )
     return Operand(role, desc.dims, tuple(sizes), tuple(groups), mask, values)

@@ -104,8 +104,8 @@ class Formula(ABC):
         kinds = {role: self.kind_of_role(role) for role in self.roles}
         params = {role: name(role, kind) for role, kind in kinds.items() if role not in constants}
         operands = params | {role: number(value, kinds[role]) for role, value in constants.items()}
-        given = (code, *params.values(), *([old] if BETA in kinds else []))
-        return Function(called, given, old.kind, self._converted(code, operands, old))
+        arguments = (code, *params.values(), *([old] if BETA in kinds else []))
+        return Function(called, arguments, old.kind, self._converted(code, operands, old))
 
     def _converted(self, code: Expr, operands: Mapping[str, Expr], old: Expr) -> Expr:
         """Return the element of dst."""
@@ -175,21 +175,21 @@ class Formula(ABC):
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element that is nearest to a value of a working type or of integers."""
-        kind, form, given = self.kind_of(dtype), FORMATS[dtype], name("value", value.kind)
+        kind, form, argument = self.kind_of(dtype), FORMATS[dtype], name("value", value.kind)
         if isinstance(form, BooleanFormat):
             # bits are compared, since a device may treat denormals as zeros
             tested = value if value.kind in INTEGERS else value.bits() << 1
             return select(tested.differs(0), number(form.true, kind), 0)
         if isinstance(form, FloatFormat):
-            body = encode_float(given, form)
+            body = encode_float(argument, form)
         elif isinstance(form, ExponentFormat):
-            body = encode_exponent(given, form)
+            body = encode_exponent(argument, form)
         elif value.kind in INTEGERS:
-            body = _masked(_clamp(given, form), form, kind)
+            body = _masked(_clamp(argument, form), form, kind)
         else:
             is_narrow = value.kind == "f32" and form.bits <= _NARROW
-            body = _masked((_round_narrow if is_narrow else _round)(given, form), form, kind)
-        return Function(f"encode_{dtype}", (given,), kind, body.cast(kind))(value)
+            body = _masked((_round_narrow if is_narrow else _round)(argument, form), form, kind)
+        return Function(f"encode_{dtype}", (argument,), kind, body.cast(kind))(value)
 
     def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
         """Return the nearest float to an integer element."""

@@ -217,9 +217,9 @@ def without_quotient(bound: BoundAttr, src: DataType, dst: DataType) -> BoundAtt
     is_narrow = src.name in FLOATS and max(src.bits, dst.bits) <= _MAX_TRIED
     if "dst_scale" not in values or form is None or not is_narrow or bound.beta or bound.varying:
         return bound
-    given = {role: np.float32(of[0]) for role, of in values.items()}
-    x, point = _values_of(src), given.get("dst_zero_point", np.float32(0))
-    scale, divisor = given.get("src_scale", np.float32(1)), given["dst_scale"]
+    constants = {role: np.float32(of[0]) for role, of in values.items()}
+    x, point = _values_of(src), constants.get("dst_zero_point", np.float32(0))
+    scale, divisor = constants.get("src_scale", np.float32(1)), constants["dst_scale"]
     with np.errstate(all="ignore"):
         factor = scale / divisor
         scaled = scale * x / divisor, factor * x

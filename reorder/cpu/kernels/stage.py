@@ -110,8 +110,8 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
             if types.operation is Operation.ADD_PRODUCT:  # the operands are in dst
                 _emit_rows(stage, _Operands.EACH)
                 return
-            with either(table.operand_shift == 0) as (each, grouped):
-                with each:
+            with either(table.operand_shift == 0) as (ungrouped, grouped):
+                with ungrouped:
                     _emit_rows(stage, _Operands.EACH)
                 with grouped:
                     _emit_rows(stage, _Operands.GROUPS)

@@ -108,11 +108,11 @@ def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
 
     A row has a value for each element, or one value if such rows are longer.
     """
-    each = tile_rows(nodes, sides)._replace(mask=_EACH)
-    one = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, 1))
-    if one.columns > each.columns or each.columns == 1:
-        return one.with_operand(sides.operand)
-    return each
+    per_element = tile_rows(nodes, sides)._replace(mask=_EACH)
+    per_row = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, 1))
+    if per_row.columns > per_element.columns or per_element.columns == 1:
+        return per_row.with_operand(sides.operand)
+    return per_element
 
 
 def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]) -> Rows:
