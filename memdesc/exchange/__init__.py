@@ -240,7 +240,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             if desc := _readings(given):
                 return desc
         except UnknownFormatError as error:
-            if not name.isalnum():
+            if not name.isalnum() or name[0].isdigit():  # names start with letters
                 raise
             refused = str(error)
         refuse_record(name)

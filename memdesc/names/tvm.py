@@ -9,7 +9,7 @@ from memdesc.names import onednn
 from memdesc.tags import LETTERS, FormatTag, tag_of_digits
 
 _BLOCK = "[0-9]{1,19}[a-z]"
-TVM_STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
+TVM_STRING = rf"(?=.*[A-Z])(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
 
 
 def tag_of_string(text: str, called: str | None = None) -> tuple[FormatTag, str]:
