@@ -72,13 +72,13 @@ def check_types(value: Any, way_out: str = "") -> None:
     """Refuse a value made by hand that has a field of another type than its class declares."""
     kind = type(value)
     for name, wanted in _types_of(kind):  # type: ignore[arg-type] # a class is hashable
-        given = getattr(value, name)
-        if not _is_of(given, wanted):
+        part = getattr(value, name)
+        if not _is_of(part, wanted):
             declared = kind.__annotations__[name]
             text = getattr(declared, "__forward_arg__", declared)
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
             raise MemdescError(
-                f"{name} of {article} {kind.__name__} must be {text}, not {short_repr(given)}"
+                f"{name} of {article} {kind.__name__} must be {text}, not {short_repr(part)}"
                 f"{way_out}"
             )
 

@@ -149,10 +149,10 @@ class MemoryDesc(Written):
         """Describe memory by a layout or by strides; the class documents the arguments."""
         sizes = checked_ints("dims", dims)
         element = _checked_type(dtype, layout, len(sizes))
-        given = (padded_dims, inner_blks, inner_idxs, offset0)
+        beside = (padded_dims, inner_blks, inner_idxs, offset0)
         made = None
-        if strides is not None or any(map(is_not, given, _NOTHING)):
-            made = _strided_layout(sizes, layout, strides, given)
+        if strides is not None or any(map(is_not, beside, _NOTHING)):
+            made = _strided_layout(sizes, layout, strides, beside)
         if made is None:
             if not isinstance(layout, Layout | FormatTag | None):
                 return cast("Self", _named(sizes, element, name_of(layout)))
@@ -224,8 +224,8 @@ class MemoryDesc(Written):
             xor = fields["xor"] if fields["schema"] == SWIZZLED else ()
             layout = Layout(dims, axes, blocks, offset0, xor)  # type: ignore[arg-type] # it checks
         else:
-            given = {name: checked_ints(name, fields[name]) for name in _WRITTEN}
-            layout = cls(dims, dtype, offset0=offset0, **given).layout  # type: ignore[arg-type] # by keyword
+            written = {name: checked_ints(name, fields[name]) for name in _WRITTEN}
+            layout = cls(dims, dtype, offset0=offset0, **written).layout  # type: ignore[arg-type] # by keyword
         extra = fields["extra"]
         extra = Extra(**extra) if isinstance(extra, dict) else extra
         return cast("Self", desc_of(dtype, layout, extra, fields.get("letters")))
@@ -755,10 +755,10 @@ def _given_layout(dims: tuple[int, ...], layout: Layout | FormatTag | None) -> L
 
 
 def _strided_layout(
-    dims: tuple[int, ...], layout: object, strides: Iterable[int] | None, given: _Beside
+    dims: tuple[int, ...], layout: object, strides: Iterable[int] | None, beside: _Beside
 ) -> Layout | None:
     """Return the layout of strides and the arguments beside them; None if none is given."""
-    padded_dims, inner_blks, inner_idxs, start = given
+    padded_dims, inner_blks, inner_idxs, start = beside
     blks = checked_ints("inner_blks", inner_blks)
     idxs = checked_ints("inner_idxs", inner_idxs)
     offset0 = checked_int("offset0", start)

@@ -88,11 +88,11 @@ class Extra(Checked):
                     f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
                 )
-        given = self.scale_adjust
-        scale = given.item() if isinstance(given, np.generic) else given
+        adjust = self.scale_adjust
+        scale = adjust.item() if isinstance(adjust, np.generic) else adjust
         is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
         if not is_number or not 0 < scale <= sys.float_info.max:
-            raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(given)}")
+            raise MemdescError(f"scale_adjust must be a positive number, not {short_repr(adjust)}")
         # equal numbers of other types would be shown differently
         object.__setattr__(self, "scale_adjust", float(scale))
         if not self.flags:
@@ -167,23 +167,23 @@ class Extra(Checked):
                 f"oneDNN 2.0 to 2.2, so its size is not known; add them, such as "
                 f"{text + masks!r} for weights without groups (mask 3 with groups)"
             )
-        given: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for part in parts:
             prefix = next((prefix for prefix in _VERBOSE_FIELDS if part.startswith(prefix)), "")
             digits = part[len(prefix) :]
             with suppress(ValueError):
                 number = float(digits) if prefix == "sa" else int(digits)
-                if prefix and _VERBOSE_FIELDS[prefix] not in given:
-                    given[_VERBOSE_FIELDS[prefix]] = number
+                if prefix and _VERBOSE_FIELDS[prefix] not in numbers:
+                    numbers[_VERBOSE_FIELDS[prefix]] = number
                     continue
             raise MemdescError(
                 f"{short_repr(text)}: {short_repr(part)} must be s8mMASK, zpmMASK or saFACTOR, "
                 "each at most once"
             )
-        extra = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
+        extra = Extra(**numbers) if numbers else None  # type: ignore[arg-type] # masks are integers
         said = extra.flags if extra else 0
         # a factor of 1 is flagged but not printed
-        if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in given else ""}:
+        if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in numbers else ""}:
             raise MemdescError(
                 f"{short_repr(text)}: the flags do not match what follows them; "
                 "known are 1 (s8m), 2 (sa) and 8 (zpm)"

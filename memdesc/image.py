@@ -197,8 +197,8 @@ class ImageDesc(Written):
         names = []
         for name in known_images():
             with suppress(MemdescError):
-                other = image_desc(self.dims, self.dtype, name.text)
-                if other.shape == self.shape and other.desc == self.desc:
+                named = image_desc(self.dims, self.dtype, name.text)
+                if named.shape == self.shape and named.desc == self.desc:
                     names.append(name)
         return tuple(names)
 

@@ -62,9 +62,9 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
         if isinstance(values, NOT_SEQUENCES):
             raise TypeError  # noqa: TRY301 - refused below
         is_scalar = isinstance(values, np.ndarray) and not values.ndim
-        given = (values,) if is_scalar else entries_of(name, values)
-        has_flag = bool in map(type, given)
-        numbers = () if has_flag else tuple(map(to_int, given))
+        entries = (values,) if is_scalar else entries_of(name, values)
+        has_flag = bool in map(type, entries)
+        numbers = () if has_flag else tuple(map(to_int, entries))
     except MemdescError:
         raise
     except Exception as error:
@@ -77,7 +77,7 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
         raise MemdescError(f"{msg}: {_reason(error)}") from error  # from the caller's own __index__
     if has_flag:
         raise MemdescError(
-            f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "
+            f"{name} must be integers that int64 holds, not {short_repr(entries)}: a bool is "
             "neither a size nor an index"
         )
     if numbers and (max(numbers) > INT64_MAX or min(numbers) < least):

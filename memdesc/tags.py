@@ -108,12 +108,12 @@ class FormatTag(Checked):
 
     def __post_init__(self) -> None:
         try:
-            given = entries_of("axes", self.axes)
+            entries = entries_of("axes", self.axes)
         except TypeError:
             raise MemdescError(
                 f"axes must be a tuple of tuples, not {short_repr(self.axes)}"
             ) from None
-        axes = tuple(checked_ints("dims of axes", dims) for dims in given)
+        axes = tuple(checked_ints("dims of axes", dims) for dims in entries)
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "digits", exact_rows("digits", Digit, self.digits))
         object.__setattr__(self, "align", checked_ints("align", self.align))

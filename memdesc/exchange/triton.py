@@ -97,12 +97,12 @@ def _layout(text: str) -> _Class:
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
     keys = [_KEYS.get(key, key) for key in named]
-    given = [*kind._fields[: len(positional)], *keys]
-    missing = [key for key in kind._fields if key not in {*given, *kind._field_defaults}]
+    names = [*kind._fields[: len(positional)], *keys]
+    missing = [key for key in kind._fields if key not in {*names, *kind._field_defaults}]
     if (
         missing
         or len(positional) > len(kind._fields)
-        or sorted(given) != sorted({*given} & {*kind._fields})
+        or sorted(names) != sorted({*names} & {*kind._fields})
     ):
         lacking = f", and {', '.join(missing)} are missing" if missing else ""
         unclear(f"its parameters are {', '.join(kind._fields)}, each at most once{lacking}")

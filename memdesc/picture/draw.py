@@ -96,8 +96,8 @@ def checked_cells(
     if not isinstance(letters, str) or letters != LETTERS:
         check_letters(letters, layout.ndims)
     try:
-        given = entries_of("highlight", highlight)
-        indices = tuple(checked_ints("highlight", index) for index in given)
+        entries = entries_of("highlight", highlight)
+        indices = tuple(checked_ints("highlight", index) for index in entries)
     except (TypeError, MemdescError):
         raise MemdescError(
             f"highlight {short_repr(highlight)} must be a list of indices, "

@@ -158,8 +158,8 @@ def outline(
             ((column, row - 1), f"M{x} {y}h{width}"),
             ((column, row + 1), f"M{x} {y + height}h{width}"),
         ):
-            other = cells.get(neighbour)
-            if cell.tile is not None and (other is None or other.tile != cell.tile):
+            adjacent = cells.get(neighbour)
+            if cell.tile is not None and (adjacent is None or adjacent.tile != cell.tile):
                 lines[line] = None
     return edge("path", d="".join(lines)) if lines else ""
 

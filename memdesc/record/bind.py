@@ -331,7 +331,7 @@ def _misfit(held: Stored, words: Words) -> str:
         wanted = words.desc or f"{words.kind} of {words.shape}"
         return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
     if held.nbytes == words.nbytes:
-        one, other = (DATA_TYPES.get(name) for name in (kind, words.kind))
+        held_type, word_type = (DATA_TYPES.get(name) for name in (kind, words.kind))
         # bytes in wider words, which bitsandbytes calls quant_storage
         are_bytes = words.kind == "u8" and all(
             len(shape_like(shape, 1)) == 1 for shape in (held.shape, words.shape)
@@ -339,9 +339,9 @@ def _misfit(held: Stored, words: Words) -> str:
         # integers that are not words mean other numbers in another type
         is_word = words.desc is None or words.desc.dtype.name != words.kind
         # words of integers of another width, or the bits of a type that the container lacks
-        is_alike = one is not None and other is not None and kind == f"u{other.bits}"
-        if one is not None and other is not None and other.numpy.kind in "iu":
-            is_alike = one.numpy.kind in "iu" and not one.is_packed and is_word
+        is_alike = held_type is not None and word_type is not None and kind == f"u{word_type.bits}"
+        if held_type is not None and word_type is not None and word_type.numpy.kind in "iu":
+            is_alike = held_type.numpy.kind in "iu" and not held_type.is_packed and is_word
         is_alike = is_alike and held.shape[:-1] == words.shape[:-1]
         if held.is_flat(2) or are_bytes or is_alike:
             return ""

@@ -117,13 +117,13 @@ class RecordDesc(Checked):
                 "it needs as many, with 1 for a dim along which all elements share one"
             )
         sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
-        for dim, (size, group, given) in enumerate(sizes):
+        for dim, (size, group, actual) in enumerate(sizes):
             wanted = -(-size // group) * part.counts[dim]
-            if given != wanted:
+            if actual != wanted:
                 many = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
                 name = dim_name(dim, self.letters)
                 raise MemdescError(
-                    f"field {part.name} has {given} along {name}, but {size} elements in "
+                    f"field {part.name} has {actual} along {name}, but {size} elements in "
                     f"groups of {group}{many} are {wanted}"
                 )
 

@@ -351,8 +351,8 @@ def _parts(line: str) -> Iterator[Part]:
     )
     kind, _, words = kind.partition(" in ")
     # a word alone is a flag
-    given: dict[str, Any] = dict([*word.split("="), True][:2] for word in more)
-    order, values, shows = (given.pop(key, "") for key in ("order", "values", "shows"))
+    settings: dict[str, Any] = dict([*word.split("="), True][:2] for word in more)
+    order, values, shows = (settings.pop(key, "") for key in ("order", "values", "shows"))
     part = Part(
         "",
         shape,
@@ -362,7 +362,7 @@ def _parts(line: str) -> Iterator[Part]:
         role=role,
         values=_VALUES[values] if values else None,
         shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
-        **given,
+        **settings,
     )
     return (part._replace(name=word) for word in name.split(","))
 

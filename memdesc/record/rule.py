@@ -263,10 +263,10 @@ def _check_parts(number: Number) -> None:
             )
     if kind not in ("", *JOINED_KINDS):
         raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
-    given = [name for name in ("minus", "table", "codebook", "kind") if getattr(number, name)]
-    if len(given) > 1:
+    ways = [name for name in ("minus", "table", "codebook", "kind") if getattr(number, name)]
+    if len(ways) > 1:
         raise MemdescError(
-            f"a Number has one of minus, table, codebook and kind, not {' and '.join(given)}"
+            f"a Number has one of minus, table, codebook and kind, not {' and '.join(ways)}"
         )
 
 

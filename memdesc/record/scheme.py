@@ -313,9 +313,9 @@ class Scheme(NamedTuple):
         )
         code = Number(tuple((plane.name, k * plane.bits) for k, plane in enumerate(stored[0])))
         rule = self.rule(_rule_of(code, parts), sizes.options)
-        given = tuple(sizes.options.items())
+        settings = tuple(sizes.options.items())
         fields = tuple(chain.from_iterable(stored))
-        return RecordDesc(dims, fields, rule, self.name, letters, given, constants)
+        return RecordDesc(dims, fields, rule, self.name, letters, settings, constants)
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
