@@ -229,6 +229,8 @@ def _pack_of(values: _Pack, dims: tuple[int, ...]) -> tuple[FormatTag, tuple[int
     return tag_of_digits(digits), shape
 
 
-_SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:inner_tiles\b|\blinalg\.).*"
+_SPELLING = (
+    r"\s*(?:memref\s*<|tensor<[0-9?]|affine_map\s*<|#\w+\s*=).*|.*(?:inner_tiles\b|\blinalg\.).*"
+)
 
 SYSTEM = System("mlir", "MLIR", _write, _read, _SPELLING)
