@@ -34,6 +34,7 @@ _OTHERS = (
     "is on a device; copy it with .get()",
     "move away the weights that are wrong",
     "see the physical arrays",
+    "so the model gets initial values instead",
     "the scales are plain instead of swizzled",
     "; did you mean {}",
     "what was written differs from the definition",
