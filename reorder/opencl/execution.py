@@ -155,7 +155,7 @@ def floats_of(device: cl.Device) -> Floats:
         rounds=bool(single & config.ROUND_TO_NEAREST),
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
-        # as PTX does (cvt)
+        # PTX defines it: cvt turns NaN into 0, and min and max return the operand that is a number
         converts_nan="NVIDIA" in device.vendor,
     )
 

@@ -150,11 +150,17 @@ u8 u8 32x37 AB16b16a ab
 """
 
 
-def test_loads_of_vectors_are_aligned_and_inside_of_src(first: Runtime) -> None:
-    for line in _CASES.strip().splitlines():
+def _operands(cases: str) -> Iterator[tuple[str, MemoryDesc, MemoryDesc]]:
+    """Yield each line of a table of types, dims and tags, with src and dst."""
+    for line in cases.strip().splitlines():
         one, other, sizes, *tags = line.split()
         dims = tuple(map(int, sizes.split("x")))
         src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        yield line, src, dst
+
+
+def test_loads_of_vectors_are_aligned_and_inside_of_src(first: Runtime) -> None:
+    for line, src, dst in _operands(_CASES):
         assert wrong_loads(first, src, dst) == [], line
     # a vector that spans two rows starts before the later one
     backwards = memory_desc((48, 37), "u8", strides=(-38, 1), offset0=47 * 38)
@@ -179,12 +185,11 @@ f32 s8 107x133 ab ba
 
 
 def test_stores_write_each_byte_of_dst_once_and_no_other(first: Runtime) -> None:
-    for line in _STORES.strip().splitlines():
-        one, other, sizes, *tags = line.split()
-        dims = tuple(map(int, sizes.split("x")))
-        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+    for line, src, dst in _operands(_STORES):
         assert wrong_stores(first, src, dst) == [], line
         # a part that starts and ends inside words, and inside bytes if elements have 4 bits
-        larger = memory_desc((dims[0] + 2, *(size + 1 for size in dims[1:])), other, tags[1])
+        dims = dst.dims
+        around = (dims[0] + 2, *(size + 1 for size in dims[1:]))
+        larger = memory_desc(around, dst.dtype, line.split()[-1])
         part = larger.submemory(dims, (1,) * len(dims))
         assert wrong_stores(first, src, part) == [], f"{line} in a larger one"
