@@ -197,5 +197,6 @@ def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
     bad = values[~np.isfinite(narrow) | (narrow == 0)]
     if work == "f32" and bad.size:
         raise MemdescError(
-            f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes"
+            f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes; a reorder "
+            "from or to f64 computes in f64"
         )
