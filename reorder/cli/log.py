@@ -13,14 +13,14 @@ from typing import Any
 from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
-from reorder.cli.command import Columns, Command, Facts, Options, facts_of, tabulate, threads_of
-from reorder.disk import as_path
+from reorder.cli.command import Columns, Command, Facts, Options, facts_of, tabulate
 from reorder.logs import LoggedReorder, LogReport, RoundTrip, VerboseLog, read_layers, report
 from reorder.logs.log import read_verbose
 from reorder.logs.primitive import VerbosePrimitive
 from reorder.logs.reorders import UNKNOWN, Times
-from reorder.logs.replay import logged_case, seconds_into_new_memory
+from reorder.logs.replay import logged_case
 from reorder.messages import first_of
+from reorder.system import count_cores
 
 # Digits of a millisecond that are kept: oneDNN prints six, after any zeros.
 _DIGITS = 9
@@ -43,27 +43,12 @@ _RUNS_OR_LAYERS = (
 # versions whose attributes and problems have another form
 _OLD = ("2.0", "2.1", "2.2")
 _ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
-# From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
-_MAPPED_BYTES = 1 << 17
-# below the reorders that were measured
-_HOW_MEASURED = (
-    "new dst: large memory that nobody has written yet, whose pages the system has to map",
-    "times faster: at most the log's median divided by the time here; at least its minimum divided",
-    "    by that, or its median divided by the time for a new dst, if the median is long enough",
-)
 # how long --bench measures each reorder
 _SECONDS = 0.1
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    for name in () if options.bench else ("threads", "seconds"):
-        if (value := getattr(options, name)) is not None:
-            raise MemdescError(f"--{name} {value}: only --bench measures, and takes {name}")
     is_stdin = options.log == "-"
-    if not is_stdin and as_path(options.log).is_fifo():
-        raise MemdescError(
-            f"{options.log!r} is a pipe; use - and stdin, as in `cat torch.log | memdesc log -`"
-        )
     if is_stdin and isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # bytes that are not text, as in files
     log = read_verbose(sys.stdin if is_stdin else options.log)
@@ -87,7 +72,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         "top": options.top,
     }
     if options.bench:
-        _measure(facts, analysis, options, _threads(options.threads, log))
+        _measure(facts, analysis, _threads(log))
     return _rounded(facts), 0
 
 
@@ -158,34 +143,22 @@ def _rounded(fact: Any) -> Any:
     return round(fact, _DIGITS) if isinstance(fact, float) else fact
 
 
-def _measure(facts: Facts, analysis: LogReport, options: Options, threads: int) -> None:
+def _measure(facts: Facts, analysis: LogReport, threads: int) -> None:
     facts["bench_threads"] = threads
-    for row, logged in zip(facts["reorders"], analysis.reorders[: options.top], strict=False):
+    for row, logged in zip(facts["reorders"], analysis.reorders[: facts["top"]], strict=False):
         try:
-            case = logged_case(logged.primitive)
-            result = measure(case, threads, (), options.seconds or _SECONDS)
+            result = measure(logged_case(logged.primitive), threads, (), _SECONDS)
         except MemdescError as error:
             row["not_measured"] = str(error)
             continue
         ours = result.seconds * 1e3
-        is_small = case.dst.nbytes < _MAPPED_BYTES
-        new = ours if is_small else seconds_into_new_memory(case, threads) * 1e3
-        # a median shorter than mapping the pages takes was not measured with new memory
-        is_new = new > ours and row["median"] >= new - ours
-        least = min(row["min"] / ours, row["median"] / (new if is_new else ours))
-        row["here"] = {
-            "memdesc": ours,
-            "new_memory": None if is_small else new,
-            "memcpy": ours * result.memcpy,
-            "times_faster": [round(least, 2), round(row["median"] / ours, 2)],
-        }
+        row["here"] = {"memdesc": ours, "memcpy": ours * result.memcpy}
 
 
-def _threads(threads: int | None, log: VerboseLog) -> int:
-    """Return the threads that are given, or those of the log, at most one for each core."""
-    cores = threads_of(threads, is_measured=True)
+def _threads(log: VerboseLog) -> int:
+    """Return how many threads the log used, but at most one for each core."""
     said = [int(count) for line in log.info for count in re.findall(r"nthr:([0-9]{1,6})", line)]
-    return min(said[0] or cores, cores) if threads is None and said else cores
+    return min(next(filter(None, said), count_cores()), count_cores())
 
 
 def _share(analysis: LogReport, milliseconds: float) -> float:
@@ -243,19 +216,11 @@ def _warnings(facts: Facts) -> list[str]:
             f"{_BELOW}{first_of(foreign, 1)}",
         ]
     if skewed := facts["skewed"]:
-        total, usual, least = (
-            _ms(sum(map(time, skewed)))
-            for time in (
-                itemgetter("sum"),
-                itemgetter("milliseconds"),
-                lambda row: row["min"] * row["executions"],
-            )
-        )
-        which = f"the times of {counted(len(skewed), 'primitive')} vary more than threefold"
-        spent = f"{total} ms in all, {usual} by medians, {least} by minima"
+        total, usual = (_ms(sum(row[key] for row in skewed)) for key in ("sum", "milliseconds"))
+        which = f"the mean of {counted(len(skewed), 'primitive')} is above three times the median"
         lines += [
             f"warning: {which}, most of all {skewed[0]['kind']} {skewed[0]['problem']}:",
-            f"{_BELOW}{spent}; the machine was busy, or they waited for threads or memory",
+            f"{_BELOW}{total} ms in all, {usual} by medians; the machine was probably busy",
         ]
     return lines
 
@@ -288,11 +253,7 @@ _TIMES: Columns = {
 }
 _HERE: Columns = {
     "here, ms": _time("memdesc", "here"),
-    "new dst, ms": _time("new_memory", "here"),
     "memcpy, ms": _time("memcpy", "here"),
-    "times faster": lambda row: " to ".join(
-        f"{ratio:.2f}" for ratio in row.get("here", {}).get("times_faster", ())
-    ),
 }
 _LAYERS: Columns = {
     "oneDNN, ms": _time("milliseconds"),
@@ -342,17 +303,15 @@ def _reorders(facts: Facts) -> list[str]:
     lines = _top(facts, "reorders", columns, is_whole=True)
     if not here:
         return lines
-    lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
-    shown = facts["reorders"][: facts["top"]]
-    if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
-        lines.append(
-            "warning: a median of the log is above three times its minimum, so the machine was "
-            "busy or the memory new: trust the smaller ratios"
-        )
-    return lines + [
-        f"  not measured, {row['problem']}: {row['not_measured']}"
-        for row in shown
-        if "not_measured" in row
+    threads = counted(facts["bench_threads"], "thread")
+    return [
+        *lines,
+        f"here: on {threads}, into memory that was written before; oneDNN's may have been new",
+        *(
+            f"  not measured, {row['problem']}: {row['not_measured']}"
+            for row in facts["reorders"]
+            if "not_measured" in row
+        ),
     ]
 
 

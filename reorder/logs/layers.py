@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import prod
-from statistics import median
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -73,7 +71,7 @@ class Layer(NamedTuple):
     layout : str
         The layout of its output, as OpenVINO names it; empty for PyTorch.
     milliseconds : float or None
-        How long it took in one run, by the framework's own clock; None if it was not measured.
+        How long it took in one run, by OpenVINO's own clock; None if it was not measured.
     runs : int
         How often it ran while the log was written.
 
@@ -166,51 +164,33 @@ class TorchLayers:
                 "ONEDNN_VERBOSE_TIMESTAMP=1, and log and profile the same run"
             )
         names = [""] * len(executions)
-        around, spans = list[_Span](), list[_Span]()
+        runs = Counter[str]()
+        # the ends and paths of the spans that contain a moment, the outermost first
+        around: list[tuple[float, str]] = []
         starts = [(begin, 0, -end, k) for k, (begin, end, _) in enumerate(self._spans)]
         ran = [(entry.timestamp or 0.0, 1, 0.0, at) for at, entry in enumerate(executions)]
         for now, is_execution, minus_end, at in sorted([*starts, *ran]):
-            # the spans that contain this moment, the outermost first
-            around = [span for span in around if span.end > now]
-            path = around[-1].path if around else ""
+            around = [span for span in around if span[0] > now]
+            path = around[-1][1] if around else ""
             if is_execution:
                 names[at] = path
                 continue
-            if around:
-                around[-1].has_parts = True
             name = self._spans[at][2]
-            spans.append(_Span(now, -minus_end, f"{path}/{name}" if path else name))
-            around.append(spans[-1])
-        used = {name for name in names if name}
-        # those that execute something themselves, and those that contain no other: in a container,
-        # the time of its parts would count twice
-        took: defaultdict[str, list[float]] = defaultdict(list)
-        for span in spans:
-            if span.path in used or not span.has_parts:
-                took[span.path].append(span.end - span.begin)
+            path = f"{path}/{name}" if path else name
+            runs[path] += 1
+            around.append((-minus_end, path))
+        used = [*dict.fromkeys(filter(None, names))]
         if executions and not used:
             raise MemdescError(
                 "no execution of the log lies within a module of the trace; log and profile "
                 "the same run, with profile(with_stack=True)"
             )
-        return NamedExecutions(
-            names,
-            tuple(Layer(name, "", "", median(times), len(times)) for name, times in took.items()),
-        )
+        layers = tuple(Layer(name, "", "", None, runs[name]) for name in used)
+        return NamedExecutions(names, layers)
 
     def foreign(self, *_: object) -> tuple[VerbosePrimitive, ...]:
         """Return none: times show whether executions belong to the same run."""
         return ()
-
-
-@dataclass
-class _Span:
-    """When a module ran, and its path; whether other modules ran inside it."""
-
-    begin: float
-    end: float
-    path: str
-    has_parts: bool = False
 
 
 Layers = OpenVinoLayers | TorchLayers

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from gzip import GzipFile
 from io import TextIOWrapper
-from typing import BinaryIO, cast
 
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import immutable
@@ -41,8 +37,6 @@ _BY_LOCALE = (
 )
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
-# what a gzip file starts with
-_GZIP = b"\x1f\x8b"
 # the most lines that could not be read and are kept with their text
 _KEPT = 20
 
@@ -140,7 +134,7 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     Parameters
     ----------
     source : path, or iterable of str
-        A file, which may be compressed with gzip, or lines such as an open file gives.
+        A file, or lines such as an open file gives.
 
     Raises
     ------
@@ -223,25 +217,13 @@ def _why_unread(rest: str) -> str:
     return f"its time {short_repr(duration)} is not a number"
 
 
-def _text(file: BinaryIO) -> TextIOWrapper:
-    """Return a file as text: UTF-8, UTF-16 as PowerShell writes it, or one of these in gzip."""
-    start = file.read(4)
-    file.seek(0)
-    if start.startswith(_GZIP):
-        return _text(cast("BinaryIO", GzipFile(fileobj=file)))
-    # in UTF-16 an ASCII letter has a zero byte; bytes without one only begin like UTF-16
-    is_utf16 = start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) and 0 in start[2:]
-    encoding = "utf-16" if is_utf16 else "utf-8"
-    return TextIOWrapper(file, encoding=encoding, errors="replace")
-
-
 @contextmanager
 def _lines(source: object) -> Iterator[Iterable[str]]:
     if isinstance(source, str | os.PathLike):
         path = as_path(source)
         try:
             with open_file(path) as file:
-                yield _text(file)
+                yield TextIOWrapper(file, encoding="utf-8", errors="replace")
         except MemdescError as error:
             if isinstance(source, str) and "\n" in source:
                 raise MemdescError(
@@ -249,10 +231,6 @@ def _lines(source: object) -> Iterator[Iterable[str]]:
                     "text.splitlines()"
                 ) from None
             raise MemdescError(f"the log {error}") from None
-        except (EOFError, zlib.error) as error:  # from gzip
-            raise MemdescError(
-                f"the log {str(source)!r} is not a whole gzip file: {error}"
-            ) from None
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
         yield source
     else:

@@ -22,12 +22,12 @@ from memdesc.runtime_dims import RuntimeDesc
 from memdesc.tuples import NamedTuple
 from memdesc.verbose import DIMS, from_verbose, read_dims
 
-# oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 the
-# value, or a star if it is known later. OpenVINO's build prints more, which is not read.
+# oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 a
+# number, or a star if it is known later. OpenVINO's build prints more, which is not read.
 _PARAMETER = re.compile(
     r"(?P<mask>[0-9]{1,9})"
     r"(?::(?!nan)(?P<dtype>[a-z][a-z0-9_]*)(?::(?P<groups>[0-9]{1,19}(?:x[0-9]{1,19})+))?(?::[a-z_]+)*"
-    r"|:(?P<value>[-+.0-9e]*|-?nan)\*?)?"
+    r"|:(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?|-?nan)?\*?)?"
 )
 # separates two items; the plus in a number such as 1e+05 is followed by a digit
 _NEXT = re.compile(r"\+(?=[a-z])")
@@ -36,18 +36,17 @@ _HARMLESS = {"scratchpad", "fpmath", "fpmath_mode", "acc-mode", "deterministic"}
 
 
 class QuantizationParameter(NamedTuple):
-    """A scale or a zero point: its argument, mask, type, groups, and value if the line has it.
+    """A scale or a zero point: its argument, mask, type and groups.
 
     The argument is ``src``, ``wei``, ``src1``, ...; it is empty for the output scale of oneDNN 2.
     Bit d of the mask is set if the values differ along dim d; `groups` says how many adjacent
-    elements along each of the last dims share one. Only oneDNN 2 printed a value, for mask 0.
+    elements along each of the last dims share one.
     """
 
     argument: str
     mask: int
     dtype: str = ""
     groups: tuple[int, ...] = ()
-    value: float | None = None
 
 
 class PostOp(NamedTuple):
@@ -64,8 +63,8 @@ class VerboseAttributes(NamedTuple):
     Parameters
     ----------
     scales, zero_points : tuple of QuantizationParameter
-        One for each `argument`, with `mask`, `dtype`, `groups`, and `value` if the line has it; the
-        output scales of oneDNN 2 have an empty argument.
+        One for each `argument`, with `mask`, `dtype` and `groups`; the output scales of oneDNN 2
+        have an empty argument.
     post_ops : tuple of PostOp
         In their order, each with `kind` and `parameters`.
     others : tuple of (str, str)
@@ -122,13 +121,7 @@ def _parameter(argument: str, text: str) -> QuantizationParameter | None:
     if match is None:
         return None
     groups = tuple(map(int, match["groups"].split("x"))) if match["groups"] else ()
-    try:
-        value = float(match["value"]) if match["value"] else None
-    except ValueError:
-        return None
-    if value is not None and not isfinite(value):
-        value = None  # one that is known only at execution
-    return QuantizationParameter(argument, int(match["mask"]), match["dtype"] or "", groups, value)
+    return QuantizationParameter(argument, int(match["mask"]), match["dtype"] or "", groups)
 
 
 Dims = tuple[int, ...]

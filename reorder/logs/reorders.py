@@ -20,8 +20,7 @@ UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used
 # its tensors, and for the reorder back.
 _NEAR = 8
-# If the mean is above this many medians, a few executions distort it; if the median is above this
-# many minima, most executions waited for something.
+# if the mean is above this many medians, a few executions distort it
 _SKEWED = 3
 _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
@@ -39,11 +38,6 @@ class Times(NamedTuple):
     def cost(self) -> float:
         """The median times the executions, which a few slow executions do not change."""
         return self.median * self.executions
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether the median is above three times the minimum."""
-        return self.median > _SKEWED * self.least
 
     @property
     def is_skewed(self) -> bool:

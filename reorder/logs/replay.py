@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from mmap import mmap
-from statistics import median
-from time import perf_counter
-from typing import Any
-
-import numpy as np
-
 from memdesc import MemdescError, MemoryDesc
-from reorder.api import prepare
 from reorder.bench.cases import Case, attr_of
 from reorder.logs.primitive import VerbosePrimitive, VerboseTensor
 from reorder.logs.reorders import why_not_understood
-from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
 
 # attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}
 _ZERO_POINTS = {"src": "src-zero-point", "src0": "src-zero-point", "dst": "zero-point"}
 # Stand-ins for values, which a log does not contain.
 _SCALE, _ZERO_POINT = "0.5", "1"
-# how many times a reorder into new memory is timed
-_CALLS = 9
 
 
 def logged_case(primitive: VerbosePrimitive) -> Case:
@@ -36,23 +24,6 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
         raise MemdescError(why_not_understood(primitive))
     src, dst = (_described(primitive.tensors[side]) for side in ("src", "dst"))
     return Case(primitive.problem, src, dst, attr_of(src.dims, _options(primitive)))
-
-
-def seconds_into_new_memory(case: Case, threads: int) -> float:
-    """Return the median time of a reorder into memory that nobody has written yet.
-
-    The system maps its pages at the first write, which can take longer than the reorder.
-    """
-    src = Memory(case.src)
-    src.data[...] = 0  # unwritten pages would share one page of zeros
-    run: Any = prepare(plan_reorder(case.src, case.dst, case.attr), threads=threads)
-    times = []
-    for _ in range(_CALLS):
-        dst = np.frombuffer(mmap(-1, max(case.dst.nbytes, 1)), np.uint8)[: case.dst.nbytes]
-        start = perf_counter()
-        run(src.data, dst)
-        times.append(perf_counter() - start)
-    return median(times)
 
 
 def _described(tensor: VerboseTensor) -> MemoryDesc:

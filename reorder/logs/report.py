@@ -24,9 +24,6 @@ from reorder.logs.reorders import (
 from reorder.logs.repetition import Repetition, find_runs, find_stretch
 from reorder.threads import checked_count
 
-# the least share of the time that deserves a warning
-_MATTERS = 0.01
-
 
 class KindTime(NamedTuple):
     """Time of all executions of a primitive kind; `by_reference` counts those in plain loops."""
@@ -67,8 +64,7 @@ class LogReport(NamedTuple):
     round_trips : tuple of RoundTrip
         Reorders into a layout and soon back.
     skewed : tuple of (VerbosePrimitive, Times)
-        Primitives whose mean time is above three times the median, or whose median is above three
-        times the minimum while they take at least 1 % of the time; the most different first.
+        Primitives whose mean time is above three times the median, the most different first.
     layers : tuple of LayerTime
         Each `layer` that a program named, and the `milliseconds` of one of its runs that were spent
         in oneDNN; the most expensive first.
@@ -170,14 +166,8 @@ def report(
     analysed = Executions(executions, names, run_of)
     reorders = analysed.reorders(everything[start:][:length])
     created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
-    total = sum(spent.cost for spent in times.values())
-    skewed = [
-        item
-        for item in times.items()
-        if item[1].is_skewed or (item[1].is_slow and item[1].cost >= _MATTERS * total)
-    ]
-    # by how much longer they took than if each execution had taken the least
-    skewed.sort(key=lambda item: item[1].least * item[1].executions - item[1].total)
+    skewed = [item for item in times.items() if item[1].is_skewed]
+    skewed.sort(key=lambda item: item[1].cost - item[1].total)
     return LogReport(
         _by_kind(times),
         (len(created), sum(created)),

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import pickle
 import struct
 import zipfile
@@ -202,4 +201,3 @@ def made_for_hints() -> None:
     reorder.save("blocked.npz", reorder.reorder(x, "nChw4c"))
     Path("cases.txt").write_text("2x3\n", "utf-8")
     Path("torch.log").symlink_to(DATA / "verbose/torch-2.13.log")
-    os.mkfifo("pipe")

@@ -60,10 +60,10 @@ def test_modules_of_torch_are_found_by_time() -> None:
     log = read_verbose(f"{_TORCH}.log")
     layers = report(log, read_layers(f"{_TORCH}.json"), steady=True).layers
     assert {each.layer.runs for each in layers} == {2}
-    times = {each.layer.name: each.milliseconds > 0 for each in layers}
-    relus = (name.replace("Conv2d", "ReLU") for name in (first, second))
-    assert times == {first: True, second: True} | dict.fromkeys(relus, False)
-    assert all(each.milliseconds < (each.layer.milliseconds or 0) for each in layers)
+    assert {each.layer.name: each.milliseconds > 0 for each in layers} == {
+        first: True,
+        second: True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,9 @@ def test_annotations_name_layers_too(tmp_path: Path) -> None:
     assert names == ["encoder", "encoder/attention", "encoder"]
 
 
-def test_modules_without_onednn_are_listed(tmp_path: Path) -> None:
+def test_modules_have_the_time_of_one_of_their_runs(tmp_path: Path) -> None:
     spans = [("Net_0", 0, 9000), ("Conv2d_0", 1000, 2000), ("ReLU_0", 4000, 500)]
     spans += [(name, begin + 10_000, dur) for name, begin, dur in spans]
-    layers = report(_stamped(2, 12), _traced(tmp_path / "trace", spans, "nn.Module: ", 0)).layers
-    assert [(*each.layer, each.milliseconds) for each in layers] == [
-        ("Net_0/Conv2d_0", "", "", 2.0, 2, 1.0),
-        ("Net_0/ReLU_0", "", "", 0.5, 2, 0.0),
-    ]
+    trace = _traced(tmp_path / "trace", spans, "nn.Module: ", 0)
+    ((layer, milliseconds),) = report(_stamped(2, 2.5, 12, 12.5), trace).layers
+    assert (*layer, milliseconds) == ("Net_0/Conv2d_0", "", "", None, 2, 2.0)
