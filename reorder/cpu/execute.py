@@ -159,7 +159,7 @@ class _Schedule:
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine, place: int) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
         tiles = _tile_batches() if needs_tiles(plan) else None
-        scheduled = tiles.tile_batches(builder) if tiles else builder.move_plan()
+        scheduled = tiles.tile_batches(builder) if tiles else builder.move_all(plan.boxes)
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
         # two jobs may write 4-bit elements of the same byte, so they must not run at the same time

@@ -56,13 +56,6 @@ def boxes_of(src: Layout, dst: Layout, *params: Operand) -> tuple[Box, ...]:
     return (Box((0,) * len(bases), (), (loop._replace(xor=xor),)),)
 
 
-def table_boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
-    """Return the boxes of a swizzle with a table for each; none if dims are in tables already."""
-    with suppress(TooManyBoxesError):
-        return simplify(granule_boxes(_boxes_of_bases(src.base(), dst.base()), (src.xor, dst.xor)))
-    return ()
-
-
 def _boxes_of_bases(*operands: OperandLayout) -> tuple[Box, ...]:
     groups = _groups(operands)
     boxes = []

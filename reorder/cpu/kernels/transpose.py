@@ -105,12 +105,9 @@ class Transposition(NamedTuple):
         """Emit the loop around both groups; yields the transposition of each step."""
         kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
         with loop(0, kernel_loop.extent) as i:
-            ahead = i * kernel_loop.table_stride
             yield self._replace(
                 src=self.elements.moved(self.src, i * kernel_loop.src_stride),
                 dst=self.elements.moved(self.dst, i * kernel_loop.dst_stride),
-                column_table=self.column_table + ahead,
-                row_table=self.row_table + ahead,
             )
 
 

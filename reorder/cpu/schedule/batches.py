@@ -8,7 +8,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.immutable import value_class
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
-from reorder.cpu.schedule.granules import has_table, schedule_table
+from reorder.cpu.schedule.indirect import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
@@ -23,7 +23,6 @@ from reorder.cpu.schedule.select import (
 )
 from reorder.cpu.tables import Words
 from reorder.cpu.target import has_masks
-from reorder.plan.boxes import table_boxes
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import ReorderPlan
@@ -92,16 +91,6 @@ class BatchBuilder:
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
         # "rotated rows"
         self.kernels: tuple[str, ...] = ()
-
-    def move_plan(self) -> list[Batch]:
-        """Return the batches of a plan that only moves elements."""
-        src, dst = self.plan.src.layout, self.plan.dst.layout
-        boxes: tuple[Box, ...] = ()
-        # with a plain dst, non-temporal stores write each line only once anyway
-        is_streamed = src.xor and self.streams
-        if (src.xor or dst.xor) and self.plan.boxes and not is_streamed:
-            boxes = table_boxes(src, dst)
-        return self.move_all(boxes or self.plan.boxes)
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""

@@ -7,14 +7,14 @@ another program. The instruction of a box is
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
   dst; for transpositions `TransposeHead`, `KernelLoop` and two tables, the offsets of the columns
-  in dst and of the rows in src, or two for each step of the kernel loop.
+  in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A program runs once at each `Point`: one for each step of the indirect
 loops of its boxes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product, takewhile
 from math import prod
 
@@ -24,8 +24,8 @@ from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, Tables, width_of
-from reorder.cpu.tables import WORD_NBYTES, Words, fields_of
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, width_of
+from reorder.cpu.tables import Words, fields_of
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
@@ -114,8 +114,6 @@ class KernelLoop(NamedTuple):
     extent: int
     src_stride: int
     dst_stride: int
-    # bytes from the tables of one step to those of the next; 0: all steps share them
-    table_stride: int
 
 
 def encode(
@@ -166,7 +164,7 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
 
 def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
-    ((src_table, dst_table),) = _tables(scheduled, rows)
+    src_table, dst_table = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
     # for runs of half a line, the first run of each pair counts
     is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
@@ -192,31 +190,25 @@ def _encode_transpose(
     scheduled: ScheduledBox, kernel_loop: Node | None, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns, permutation = scheduled.rows, scheduled.columns, scheduled.permutation
-    bits, tables = scheduled.bits, _tables(scheduled, columns)
+    src_table, dst_table = _tables(scheduled, columns)
     column_run, row_run = (
         _run_length(group, side, scheduled.width * size_of(other))
         for group, other, side in ((columns, rows, 1), (rows, columns, 0))
     )
-    if scheduled.tables:
-        row_run = 0
-    valid_rows, count = _count_valid(rows), size_of(rows)
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
-        column_run=0 if scheduled.has_own_columns else column_run,
-        rows=count,
-        valid_rows=valid_rows,
-        row_run=row_run,
-        src_span=max((at for src, _ in tables for at in src if at != NOWHERE), default=0),
+        column_run=0 if scheduled.tables.dst else column_run,
+        rows=len(src_table),
+        valid_rows=_count_valid(rows),
+        row_run=0 if scheduled.tables.src else row_run,
+        src_span=max((at for at in src_table if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
-        rows_collide=int(any(rows_collide(src[: LINE_BITS // bits]) for src, _ in tables)),
+        rows_collide=int(rows_collide(src_table[: LINE_BITS // scheduled.bits])),
         permuted=1 + permutation.side if permutation else 0,
     )
-    words = [offset for src, dst in tables for offset in (*dst, *src)]
-    loop = KernelLoop(len(tables), 0, 0, WORD_NBYTES * len(words) // len(tables))
-    if kernel_loop:
-        src, dst = kernel_loop.strides
-        loop = KernelLoop(kernel_loop.extent, src, dst, 0)
+    words = [*dst_table, *src_table]
+    loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)
     if permutation:
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
@@ -225,12 +217,11 @@ def _encode_transpose(
 
 def _tables(
     scheduled: ScheduledBox, group: tuple[Node, ...]
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+) -> tuple[Sequence[int], Sequence[int]]:
     """Return the tables of a box: of the rows in src, and of a group in dst."""
     src, valid = _offsets(scheduled.rows, 0), _count_valid(scheduled.rows)
-    own = Tables((*src[:valid], *[NOWHERE] * (len(src) - valid)))
-    dst = tuple(_offsets(group, 1))
-    return [(src, dst if own is None else own) for src, own in scheduled.tables or (own,)]
+    src[valid:] = [NOWHERE] * (len(src) - valid)
+    return scheduled.tables.src or src, scheduled.tables.dst or _offsets(group, 1)
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:

@@ -216,7 +216,7 @@ class _Rotation(NamedTuple):
         part = _moved(box, (origin, self.head * width))._replace(nodes=(*loops, row))
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
         is_even = all(offset == k * row.strides[0] for k, offset in enumerate(offsets))
-        tables = () if is_even else (Tables(offsets),)
+        tables = Tables() if is_even else Tables(offsets)
         done: list[ScheduledBox] = []
         todo = [part] if self._columns_of(part) else []
         while todo:

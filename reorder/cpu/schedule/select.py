@@ -62,7 +62,7 @@ class Tables(NamedTuple):
     those of the rows in src and of the columns in dst. None stands for the offsets of the loops.
     """
 
-    src: tuple[int, ...]
+    src: tuple[int, ...] | None = None
     dst: tuple[int, ...] | None = None
 
 
@@ -99,18 +99,16 @@ class ScheduledBox(NamedTuple):
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
     # the offsets, if they do not follow from the loops
-    tables: tuple[Tables, ...] = ()
+    tables: Tables = Tables()
     # for runs whose lines of dst are joined, as `joins_lines` allows
     ends: Ends | None = None
     # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
-    # loops around both groups: each step has its own tables
-    steps: tuple[Node, ...] = ()
 
     @property
     def outer(self) -> tuple[Node, ...]:
         """The loops that the interpreter runs, outermost first."""
-        inner = {*self.rows, *self.columns, *self.steps}
+        inner = {*self.rows, *self.columns}
         return tuple(node for node in self.box.nodes if node not in inner)
 
     @property
@@ -124,11 +122,6 @@ class ScheduledBox(NamedTuple):
         return self.micro_kernel == TRANSPOSED
 
     @property
-    def has_own_columns(self) -> bool:
-        """Whether tables say where columns of a transposition are in dst, not their loops."""
-        return any(table.dst is not None for table in self.tables)
-
-    @property
     def inner_size(self) -> int:
         """Elements of the rows and columns together: what a call moves if nothing is cut."""
         return size_of((*self.rows, *self.columns))
@@ -139,8 +132,7 @@ class ScheduledBox(NamedTuple):
 
         It is the innermost one, if the loop groups are small and all of its steps hold data.
         """
-        is_full = 2 * self.inner_size > MAX_CALL_SIZE or self.steps
-        if not self.is_transposed or is_full:
+        if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE:
             return None
         return next((node for node in self.outer[-1:] if node.valid == node.extent), None)
 
@@ -172,7 +164,7 @@ class ScheduledBox(NamedTuple):
 
     def fills_lines(self) -> bool:
         """Whether it writes only whole cache lines if dst starts at one."""
-        if self.tables and (self.has_own_columns or not self.is_transposed):
+        if self.tables.dst:
             return False  # strides do not say where it writes
         if self.is_transposed and size_of(self.columns) < _LANE_BITS // self.bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
@@ -196,7 +188,7 @@ class ScheduledBox(NamedTuple):
         joined = prod(extents[: count_contiguous(extents, strides, self.width)])
         return (
             self.micro_kernel == RUN
-            and not self.tables
+            and not any(self.tables)
             and (run.extent * self.bits >= LINE_BITS or (pairs and self._has_pairs()))
             and all(node.valid == node.extent for node in self.box.nodes[:-1])
             and (run.valid == run.extent or is_padded)
@@ -339,7 +331,7 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
         strides = (count * nbytes, run.strides[1])
         strides = strides if side == 0 else (run.strides[0], count * nbytes)
         few = row = (run._replace(strides=strides),)
-        many = _contiguous_group(others, 1 - side, wide)
+        many = contiguous_group(others, 1 - side, wide)
     if not (few and size_of(few) <= LINE_BITS // wide <= size_of(many)):
         return None
     columns, rows = (few, many) if side == 0 else (many, few)
@@ -376,7 +368,7 @@ def _exceeds_tile(size: int, node: Node) -> bool:
     return 2 * size >= TILE and size * node.extent >= 2 * TILE
 
 
-def _contiguous_group(nodes: tuple[Node, ...], side: int, bits: int) -> tuple[Node, ...]:
+def contiguous_group(nodes: tuple[Node, ...], side: int, bits: int) -> tuple[Node, ...]:
     """Return the longest loop group that is contiguous on a side, innermost first.
 
     Only its last loop may hold padding.
@@ -402,7 +394,7 @@ def _transposed_groups(
     fill, then by whether rows are whole lines of dst, then by their number of elements, up to a
     limit. Among equal pairs, the first one wins.
     """
-    from_src, from_dst = (_contiguous_group(nodes, side, bits) for side in (0, 1))
+    from_src, from_dst = (contiguous_group(nodes, side, bits) for side in (0, 1))
     best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()
     best_score = (0, False, 0)
     lengths = (range(1, len(group) + 1) for group in (from_src, from_dst))

@@ -11,7 +11,7 @@ from reorder import plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
-from reorder.cpu.schedule.granules import schedule_table
+from reorder.cpu.schedule.indirect import schedule_table
 from reorder.cpu.schedule.loops import (
     contiguous_loops,
     contiguous_size,
@@ -22,6 +22,7 @@ from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.select import (
     RUN,
+    STRIDED,
     TRANSPOSED,
     ScheduledBox,
     pack_for_kernels,
@@ -32,7 +33,6 @@ from reorder.cpu.schedule.select import (
 )
 from reorder.cpu.target import LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan import Box, Node
-from reorder.plan.boxes import table_boxes
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
 
@@ -416,7 +416,9 @@ def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> Non
     src, dst = (memory_desc((2, 64, 56, 56), "f32", tag) for tag in ("acdb", "aBcd8b"))
     machine = Machine(1, 0 if exceeds else 1 << 30, streamed_nbytes=0)
     builder = BatchBuilder(plan_reorder(src, dst), 1, machine)
-    streams = [batch.kernel.streams for batch in builder.move_plan() if batch.kernel]
+    streams = [
+        batch.kernel.streams for batch in builder.move_all(builder.plan.boxes) if batch.kernel
+    ]
     assert streams == [exceeds and has_masks()]
 
 
@@ -439,7 +441,7 @@ def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
     dims: tuple[int, ...], dtype: str, src: str, dst: str, kernel: str
 ) -> None:
     plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
-    (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_plan()
+    (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_all(plan.boxes)
     assert str(batch.kernel) == kernel
 
 
@@ -569,7 +571,7 @@ def test_rows_of_a_transposition_are_whole_lines_if_they_can_be(
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
     """Return the first instruction of each batch."""
     heads = []
-    for batch in builder.move_plan():
+    for batch in builder.move_all(builder.plan.boxes):
         box = BoxHead(*batch.program[: len(BoxHead._fields)])
         if box.micro_kernel != TRANSPOSED:
             continue
@@ -578,24 +580,27 @@ def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
     return heads
 
 
-_TILE, _TURNED = (memory_desc((128, 128), "f16", name) for name in ("K_SW128", "MN_SW64"))
+_ROWS = memory_desc((64, 64), "f16", "Sw<3,3,3> o (64,64):(72,1)")
+_ENDS = [memory_desc((200, 3), "f32", tag) for tag in ("Ab47a", "Ab31a")]
 
 
 @pytest.mark.parametrize(
-    ("src", "dst", "kernel", "tables"),
+    ("src", "dst", "kernels"),
     [
-        ("ab", _TILE, RUN, 1),
-        (_TILE, "ab", RUN, 1),
-        ("ba", _TILE, TRANSPOSED, 8),
-        (_TILE, "ba", TRANSPOSED, 8),
-        ("ba", _TURNED, RUN, 1),
-        (_TURNED, "ab", TRANSPOSED, 4),
+        ("ab", _ROWS, {RUN}),
+        (_ROWS, "ab", {RUN}),
+        ("ba", _ROWS, {TRANSPOSED}),
+        (_ROWS, "ba", {TRANSPOSED}),
+        # data, then padding
+        (*_ENDS, {STRIDED}),
     ],
 )
-def test_the_boxes_of_a_swizzle_are_one_box_with_tables(
-    src: str | MemoryDesc, dst: str | MemoryDesc, kernel: int, tables: int
+def test_the_steps_of_a_small_table_are_rows(
+    src: str | MemoryDesc, dst: str | MemoryDesc, kernels: set[int]
 ) -> None:
     plan = plan_reorder(src, dst)
-    (box,) = table_boxes(plan.src.layout, plan.dst.layout)
-    (scheduled,) = schedule_table(scaled(box, 2), 16)
-    assert (scheduled.micro_kernel, len(scheduled.tables)) == (kernel, tables)
+    bits, width = plan.dst.dtype.bits, width_of(plan.dst.dtype.bits)
+    for box in plan.boxes:
+        boxes = [*schedule_table(scaled(box, width), bits)]
+        assert {scheduled.micro_kernel for scheduled in boxes} == kernels
+        assert sum(scheduled.box.size for scheduled in boxes) == box.size
