@@ -102,7 +102,7 @@ def _under_name(variant: str) -> Callable[[Any], Any]:
 
 def _in_place(old: Any) -> Any:
     """Leave operands where they are."""
-    return lambda nodes, sides, *_, **__: old.__globals__["rows_in_place"](nodes, sides)
+    return lambda nodes, sides, *_, **__: old(nodes, sides)
 
 
 def _in_plain_pieces(old: Any) -> Any:
@@ -151,8 +151,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
-    "gathered operands": Mechanism({"schedule.tile_steps:rows_of_operand": _in_place}),
-    "operands that repeat": Mechanism({"schedule.operands:_repeated_rows": _returns(None)}),
+    "gathered operands": Mechanism({"schedule.tile_steps:find_rows": _in_place}),
+    "operands that repeat": Mechanism({"schedule.operands:_repeated": _returns(None)}),
     "exact inverses": Mechanism({"schedule.post_ops:has_exact_inverses": _returns(value=False)}),
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),

@@ -156,7 +156,7 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
 
 def _address(tile: _Tile, base: Value) -> Value:
     """Return the address that a `Base` stands for, or the address that it is."""
-    slot_at = tile.slots + (base - Base.SRC_ELEMENTS) * SLOT_NBYTES
+    slot_at = tile.slots + (base - Base.VALUES) * SLOT_NBYTES
     address = where(base.below(len(Base)), slot_at, base)
     for known, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):
         address = where(base == known, buffer, address)

@@ -12,8 +12,8 @@ in the order in which the tile is converted. Tiles with the same operands share 
   different scales, which are far apart. A block has one value for each group.
 """
 
-from collections.abc import Sequence
-from itertools import accumulate, takewhile
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, compress, takewhile
 from math import prod
 from operator import mul
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import count_contiguous, offset_table
-from reorder.cpu.tables import Array, Words
+from reorder.cpu.tables import Words
 from reorder.plan.nodes import Node
 
 # Operands that repeat along a row do so after a power of two of elements. At least this many values
@@ -64,11 +64,10 @@ class Rows(NamedTuple):
     @property
     def tables(self) -> list[list[int]]:
         """Where each row starts on each side."""
-        return [_row_offsets(self.nodes, strides, self.columns) for strides in self.sides]
-
-    def with_operand(self, strides: list[int]) -> "Rows":
-        """Return the rows with the strides of an operand as a third side."""
-        return self._replace(sides=[*self.sides, strides])
+        extents = [node.valid for node in reversed(self.nodes)]
+        sizes = accumulate(extents, mul, initial=1)
+        inner = next((k for k, size in enumerate(sizes) if size >= self.columns), len(extents))
+        return [offset_table(extents[inner:], strides[::-1][inner:]) for strides in self.sides]
 
 
 class Sides(NamedTuple):
@@ -84,70 +83,109 @@ def dense_strides(extents: Sequence[int]) -> list[int]:
     return [prod(extents[k + 1 :]) for k in range(len(extents))]
 
 
-def tile_rows(
-    nodes: tuple[Node, ...], sides: Sequence[list[int]], max_nodes: int | None = None
+def tile_rows(nodes: tuple[Node, ...], sides: Sequence[list[int]]) -> Rows:
+    """Return the longest rows that are contiguous on all sides."""
+    return Rows(nodes, sides, _size(nodes[len(nodes) - _count(nodes, sides) :]))
+
+
+def _size(nodes: Iterable[Node]) -> int:
+    return prod(node.valid for node in nodes)
+
+
+def _count(nodes: Sequence[Node], sides: Sequence[list[int]]) -> int:
+    """Return how many of the innermost nodes are contiguous on all sides."""
+    extents = [node.valid for node in reversed(nodes)]
+    return min(count_contiguous(extents, strides[::-1]) for strides in sides)
+
+
+def find_rows(
+    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]] | None = None
 ) -> Rows:
-    """Return the longest rows that are contiguous on all sides, of at most `max_nodes` nodes."""
-    extents = [node.valid for node in reversed(nodes)]
-    inner = min(count_contiguous(extents, strides[::-1]) for strides in sides)
-    inner = inner if max_nodes is None else min(inner, max_nodes)
-    columns = prod(node.valid for node in nodes[len(nodes) - inner :])
-    return Rows(nodes, sides, columns)
-
-
-def _row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int = 1) -> list[int]:
-    """Return where each row of `columns` elements starts."""
-    extents = [node.valid for node in reversed(nodes)]
-    sizes = accumulate(extents, mul, initial=1)
-    inner = next((k for k, size in enumerate(sizes) if size >= columns), len(extents))
-    return offset_table(extents[inner:], strides[::-1][inner:])
-
-
-def rows_in_place(nodes: tuple[Node, ...], sides: Sides) -> Rows:
-    """Return the rows of a tile with an operand in place.
-
-    A row has a value for each element, or one value if such rows are longer.
-    """
-    per_element = tile_rows(nodes, sides)._replace(mask=_EACH)
-    per_row = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, 1))
-    if per_row.columns > per_element.columns or per_element.columns == 1:
-        return per_row.with_operand(sides.operand)
-    return per_element
-
-
-def rows_of_operand(nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]]) -> Rows:
-    """Return the rows of a tile with an operand in place, or gathered if that makes rows longer.
+    """Return the longest rows of a tile whose elements find their operands.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand.
+    operand. Without them, operands are in place, and a row has one, or one for each element.
     """
-    rows = rows_in_place(nodes, sides)
-    grouped = _grouped_rows(nodes, sides)
-    if grouped is not None and grouped.columns > rows.columns:
-        return grouped
-    blocks = prod(extent for extent, stride in loops if stride)
-    repeated = _repeated_rows(nodes, sides)
-    if repeated is not None and repeated.columns > rows.columns and _fits(repeated, blocks):
-        rows = repeated
-    if rows.columns < _SHORT_COLUMNS and blocks == 1:
-        dense = dense_strides([node.valid for node in nodes])
-        whole = rows_in_place(nodes, sides._replace(operand=dense))
-        if whole.columns > rows.columns:
-            return whole._replace(block=np.array(_row_offsets(nodes, sides.operand)))
-    if rows.columns >= _SHORT_COLUMNS:
+    lengths = range(_count(nodes, sides[:2]), -1, -1)
+    blocks = 0 if loops is None else prod(extent for extent, stride in loops if stride)
+    rows = next(filter(None, (_rows_of(nodes, sides, inner, blocks) for inner in lengths)))
+    if not blocks or rows.columns >= _SHORT_COLUMNS:
         return rows
-    gathered = rows_in_place(nodes, sides._replace(operand=_block_strides(nodes, sides.operand)))
-    gathered = gathered._replace(block=_block(nodes, sides.operand))
-    return gathered if gathered.columns > rows.columns and _fits(gathered, blocks) else rows
+    for inner in lengths:
+        first = len(nodes) - inner
+        columns = _size(nodes[first:])
+        # the nodes of a row have places of their own in a block
+        kept = [k >= first or stride != 0 for k, stride in enumerate(sides.operand)]
+        is_small = blocks == 1 or all(sides.operand[first:])
+        fits = is_small and blocks * _size(compress(nodes, kept)) <= _MAX_TABLE
+        if fits and columns > rows.columns:
+            strides, block = _block(nodes, sides.operand, kept)
+            return Rows(nodes, (*sides[:2], strides), columns, _EACH, block=block)
+    return rows
 
 
-def gather(
-    values: Array, start: int, loops: list[tuple[int, int]], block: Words
-) -> tuple[Array, list[int]]:
-    """Return the table of gathered operands, and the strides of the loops over tiles in it.
+def _rows_of(nodes: tuple[Node, ...], sides: Sides, inner: int, blocks: int) -> Rows | None:
+    """Return rows of some innermost nodes; None if their operands would have to be gathered.
 
-    `start` is the place of the operand of the first tile among the values; `loops` as for
-    `rows_of_operand`.
+    `blocks` is how many blocks a table would have; 0: operands are only in place.
+    """
+    first = len(nodes) - inner
+    row, strides = nodes[first:], sides.operand[first:]
+    rows = Rows(nodes, sides, _size(row))
+    if not any(strides):
+        return rows
+    if _count(row, [strides]) == inner:
+        return rows._replace(mask=_EACH)
+    if not blocks:
+        return None
+    constant = len([*takewhile(lambda stride: not stride, reversed(strides))])
+    if not constant:
+        return _repeated(rows, inner, blocks)
+    # groups whose operands follow each other
+    group, outer = _size(row[inner - constant :]), inner - constant
+    is_dense = _count(row[:outer], [strides[:outer]]) == outer
+    if not is_dense or not MIN_GROUP <= group <= _MAX_GROUP or group & (group - 1):
+        return None
+    return rows._replace(mask=_EACH, shift=group.bit_length() - 1)
+
+
+def _repeated(rows: Rows, inner: int, blocks: int) -> Rows | None:
+    """Return rows whose operands repeat; None if they do not, or not after a power of two."""
+    nodes, (src, dst, operand) = rows.nodes, rows.sides
+    changing = len([*takewhile(bool, reversed(operand))])
+    period = _size(nodes[len(nodes) - changing :])
+    is_power = period >= _MIN_PERIOD and not period & (period - 1)
+    if not is_power or changing > inner or any(operand[len(nodes) - inner : -changing]):
+        return None
+    kept = [stride != 0 for stride in operand]
+    stored = max(period, PERIOD)
+    times = 2 * stored // period
+    limit = _MAX_TABLE if stored == PERIOD else _MAX_LONG
+    if blocks * times * _size(compress(nodes, kept)) > limit:
+        return None
+    strides, block = _block(nodes, operand, kept)
+    sides = src, dst, [times * stride for stride in strides]
+    repeated = np.tile(block.reshape(-1, period), times).reshape(-1)
+    return rows._replace(sides=sides, mask=stored - 1, block=repeated)
+
+
+def _block(
+    nodes: tuple[Node, ...], strides: list[int], kept: list[bool]
+) -> tuple[list[int], Words]:
+    """Return the strides of a tile in its block of operands, and where their values are.
+
+    A block has a place for each step of the nodes that are kept.
+    """
+    extents = [node.valid if keep else 1 for node, keep in zip(nodes, kept, strict=True)]
+    dense = dense_strides(extents)
+    own = [stride if keep else 0 for stride, keep in zip(dense, kept, strict=True)]
+    return own, np.array(offset_table(extents[::-1], strides[::-1]))
+
+
+def gathered(start: int, loops: list[tuple[int, int]], block: Words) -> tuple[Words, list[int]]:
+    """Return where the gathered operands are among all, and the strides of the loops over tiles.
+
+    `start` is the place of the operand of the first tile; `loops` as for `find_rows`.
     """
     strides, size = [], len(block)
     for extent, stride in reversed(loops):
@@ -155,69 +193,5 @@ def gather(
         size *= extent if stride else 1
     moving = [loop for loop in reversed(loops) if loop[1]]
     starts = offset_table((extent for extent, _ in moving), (stride for _, stride in moving))
-    places = np.add.outer(np.array(starts) + start, block)
-    return values[places].reshape(-1), strides[::-1]
-
-
-def _fits(rows: Rows, blocks: int) -> bool:
-    limit = _MAX_TABLE if rows.mask < PERIOD else _MAX_LONG
-    return rows.block is not None and blocks * len(rows.block) <= limit
-
-
-def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:
-    """Return the number of innermost nodes along which an operand has at most `period` values."""
-    size, inner = 1, 0
-    for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
-        if size < period:
-            size *= node.valid
-        elif stride:
-            break
-        inner += 1
-    return inner
-
-
-def _grouped_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
-    """Return rows of groups whose operands follow each other; None if their size does not fit."""
-    constant = _constant_nodes(nodes, sides.operand, 1)
-    outer = len(nodes) - constant
-    size = prod(node.valid for node in nodes[outer:])
-    if not MIN_GROUP <= size <= _MAX_GROUP or size & (size - 1):
-        return None
-    extents = [node.valid for node in reversed(nodes[:outer])]
-    inner = constant + count_contiguous(extents, sides.operand[:outer][::-1])
-    rows = tile_rows(nodes, sides[:2], inner)
-    if rows.columns % size:
-        return None
-    rows = rows._replace(mask=_EACH, shift=size.bit_length() - 1)
-    return rows.with_operand(sides.operand)
-
-
-def _block_strides(nodes: tuple[Node, ...], strides: list[int]) -> list[int]:
-    """Return the strides of a tile in its block, which has no place for nodes of stride 0."""
-    extents = [node.valid if stride else 1 for node, stride in zip(nodes, strides, strict=True)]
-    dense = dense_strides(extents)
-    return [size if stride else 0 for size, stride in zip(dense, strides, strict=True)]
-
-
-def _block(nodes: tuple[Node, ...], strides: list[int]) -> Words:
-    """Return where the values of a block are, each once."""
-    kept = [k for k, stride in enumerate(strides) if stride]
-    return np.array(_row_offsets(tuple(nodes[k] for k in kept), [strides[k] for k in kept]))
-
-
-def _repeated_rows(nodes: tuple[Node, ...], sides: Sides) -> Rows | None:
-    """Return rows whose operands repeat, or None if they do not, or not after a power of two."""
-    changing = takewhile(
-        lambda pair: pair[1], zip(reversed(nodes), reversed(sides.operand), strict=True)
-    )
-    period = prod(node.valid for node, _ in changing)
-    if period < _MIN_PERIOD or period & (period - 1):
-        return None
-    rows = tile_rows(nodes, sides[:2], _constant_nodes(nodes, sides.operand, period))
-    if rows.columns % period:
-        return None
-    stored = max(period, PERIOD)
-    times = 2 * stored // period
-    strides = [times * stride for stride in _block_strides(nodes, sides.operand)]
-    block = np.tile(_block(nodes, sides.operand).reshape(-1, period), times).reshape(-1)
-    return rows.with_operand(strides)._replace(mask=stored - 1, block=block)
+    places = np.add.outer(np.array(starts) + start, block).reshape(-1)
+    return places, strides[::-1]

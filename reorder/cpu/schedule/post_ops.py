@@ -9,7 +9,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
-from reorder.values.binding import BoundAttr
+from reorder.values.binding import BETA, BoundAttr
 from reorder.values.formats import (
     FORMATS,
     INTEGERS,
@@ -110,19 +110,16 @@ def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
     return operations
 
 
-class PostOp(NamedTuple):
-    """An operation, and its operand: the values of a role, or a number if there is no role."""
-
-    operation: Operation
-    role: str | None
-    number: float = 0.0
-
-
-# The operation of each role, in the order in which they are computed. With beta, the old dst is
-# added between the roles of src and those of dst.
-_SRC_ROLES = {"src_zero_point": Operation.ADD, "src_scale": Operation.MULTIPLY}
-_DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
-
+# The operations on values, in the order in which they are computed, by what their operands are.
+_OPERATIONS = {
+    "src_zero_point": Operation.ADD,
+    "src_scale": Operation.MULTIPLY,
+    BETA: Operation.ADD_PRODUCT,
+    "dst_scale": Operation.DIVIDE,
+    "dst_zero_point": Operation.ADD,
+    "largest": Operation.CLAMP,
+    "through_f16": Operation.ROUND_F16,
+}
 
 # Types between which one stage converts or computes although neither is the working type. Each pair
 # needs code of its own, so only quantised types are paired with those that models compute with.
@@ -135,6 +132,32 @@ def as_bytes(dtype: str) -> str:
     """Return the type of whole bytes that holds integers of 4 bits; other types are as they are."""
     is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
     return narrow_working_type(dtype, dtype, arithmetic=False) if is_integer else dtype
+
+
+class Stage(NamedTuple):
+    """A stage of a conversion, from one type to another, with at most one operation on values."""
+
+    src: str
+    dst: str
+    # the type in which it computes
+    work: str
+    operation: Operation = Operation.CONVERT
+    # whose values are its operands; empty: it has none
+    role: str = ""
+
+    def joined(self, following: "Stage") -> "Stage | None":
+        """Return the stage that does what this one and the following one do, or None."""
+        src, dst, work = self.src, following.dst, self.work
+        computes = [
+            stage for stage in (self, following) if stage.operation is not Operation.CONVERT
+        ]
+        # operations load and store no elements that share bytes
+        is_packed = any(DATA_TYPES[name].is_packed for name in (src, dst))
+        if work != following.work or len(computes) > (0 if is_packed else 1):
+            return None
+        if work not in {src, dst} and {src, dst} not in _DIRECT:
+            return None
+        return next(iter(computes), self)._replace(src=src, dst=dst)
 
 
 @dataclass
@@ -155,94 +178,90 @@ class KernelConfig:
     place: int | None = None
     # whether the processor has a fused multiply-add
     has_fma: bool = True
-    # the working type, and the type in which zero points are subtracted
+    # the working type
     work: str = field(init=False)
-    difference: str = field(init=False)
     # the roles whose values differ between elements, and the values of all roles
     varying: list[str] = field(init=False)
     values: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
         self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
-        if self.src == self.dst and not self.post_ops:
-            self.work = self.src  # bits, not values
         self.varying = [operand.role for operand in self.bound.varying]
-        self.values = {operand.role: operand.values for operand in self.bound.operands}
-        points = self.values.get("src_zero_point")
-        self.difference = difference_type(self.src, self.work, points)
-        if points is not None:
-            self.values["src_zero_point"] = -points  # they are added
+        self.values = dict(self.bound.by_role)
+        if "src_zero_point" in self.values:
+            self.values["src_zero_point"] = -self.values["src_zero_point"]  # they are added
+        limit = largest_number(self.dst) if self.bound.saturates else None
+        if limit is not None:
+            self.values["largest"] = np.array([limit])
+        if self.bound.through_f16:
+            self.values["through_f16"] = np.zeros(1)
 
-    def operation_of(
-        self, post_op: PostOp, work: str, dst: str
-    ) -> tuple[Operation, tuple[Array, ...]]:
-        """Return the operation that computes a post-op, and its tables of operands.
+    def stages(self, *, reads: bool, writes: bool) -> list[Stage]:
+        """Return the stages between src and dst; none if elements are only moved.
 
-        `dst` is the type in which its results are stored. Only `NARROW_QUOTIENT` has two tables.
+        Integers of 4 bits are bytes unless they are read or written in place, and where there are
+        operations on them.
         """
-        operation, role, number = post_op
-        if role is None:
-            return operation, (np.array([number]),)
-        values = self.values[role]
-        if operation is Operation.DIVIDE:
-            if has_exact_inverses(values):
-                return Operation.MULTIPLY, inverse_parts(values)[:1]
-            if self.has_fma and has_quotient(values, work, dst):
-                return Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
-        return operation, (values,)
-
-    @property
-    def moves_packed(self) -> bool:
-        """Whether 4-bit elements are moved and not converted."""
-        is_packed = DATA_TYPES[self.src].is_packed
-        return is_packed and self.src == self.dst and not self.post_ops
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether one stage converts src to dst, without values between them."""
-        return self.has_stage(self.src, self.dst) and not self.post_ops
+        work = self.work
+        operations = [
+            Stage(work, work, work, operation, role)
+            for role, operation in _OPERATIONS.items()
+            if role in self.values
+        ]
+        if self.src == self.dst and not operations:
+            return []
+        is_direct = not operations and convert(self.src, work).joined(convert(work, self.dst))
+        # the types in which elements are computed
+        first = self.src if reads and is_direct else as_bytes(self.src)
+        last = self.dst if writes and is_direct else as_bytes(self.dst)
+        exact = difference_type(self.src, work, self.values.get("src_zero_point"))
+        if "src_zero_point" in self.values and exact != work:
+            # the difference of numbers of more than 24 bits is exact in f64 only
+            wide = operations[0]._replace(src=exact, dst=exact, work=exact)
+            operations[:1] = [wide, convert(exact, work)]
+        path = [
+            convert(self.src if reads else first, first),
+            convert(first, operations[0].src if operations else work),
+            *operations,
+            convert(work, last),
+            convert(last, self.dst if writes else last),
+        ]
+        stages: list[Stage] = []
+        for stage in path:
+            if stage.src == stage.dst and stage.operation is Operation.CONVERT:
+                continue
+            joined = stages[-1].joined(stage) if stages else None
+            stages[-1:] = [*stages[-1:], stage] if joined is None else [joined]
+        return stages
 
     @property
     def is_single(self) -> bool:
-        """Whether one stage computes dst from src, where integers of 4 bits are bytes.
+        """Whether one stage computes dst from src: only elements that are moved need scratch then.
 
-        It has at most one operation. Only elements that are moved need scratch then.
+        Integers of 4 bits are bytes there.
         """
-        types = as_bytes(self.src), as_bytes(self.dst)
-        # operations load and store no 4-bit floats
-        most = 0 if any(DATA_TYPES[name].is_packed for name in types) else 1
-        has_one = len(self.post_ops) <= most and not self.bound.beta and not self.subtracts_wide
-        return has_one and self.has_stage(*types)
-
-    def has_stage(self, src: str, dst: str) -> bool:
-        """Whether a stage may load elements of one type and store elements of the other."""
-        return self.work in {src, dst} or {src, dst} in _DIRECT
+        return len(self.stages(reads=False, writes=False)) <= 1 and not self.bound.beta
 
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        between: tuple[str, ...] = () if self.is_single else (self.work,)
-        if self.subtracts_wide:
-            between = (self.work, self.difference)
-        types = (self.src, self.dst, *between)
+        types = {self.src, self.dst, *([self.work] if self.bound.beta else [])}
+        for stage in self.stages(reads=False, writes=False):
+            types |= {stage.src, stage.dst}
         return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
 
-    @property
-    def subtracts_wide(self) -> bool:
-        """Whether zero points are subtracted in a wider type than the working type."""
-        return "src_zero_point" in self.values and self.difference != self.work
+    def operands(self, stage: Stage) -> tuple[Operation, list[Array]]:
+        """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
+        operation, work, values = stage.operation, stage.work, self.values[stage.role]
+        tables: tuple[Array, ...] = (values,)
+        if operation is Operation.DIVIDE:
+            if has_exact_inverses(values):
+                operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
+            elif self.has_fma and has_quotient(values, work, stage.dst):
+                operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
+        return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
 
-    @property
-    def post_ops(self) -> list[PostOp]:
-        """What is computed in the working type, in order."""
-        roles = {operand.role for operand in self.bound.operands}
-        post_ops = [PostOp(code, role) for role, code in _SRC_ROLES.items() if role in roles]
-        if self.bound.beta:
-            post_ops.append(PostOp(Operation.ADD_PRODUCT, None, self.bound.beta))
-        post_ops += [PostOp(code, role) for role, code in _DST_ROLES.items() if role in roles]
-        limit = largest_number(self.dst) if self.bound.saturates else None
-        if limit is not None:
-            post_ops.append(PostOp(Operation.CLAMP, None, limit))
-        if self.bound.through_f16:
-            post_ops.append(PostOp(Operation.ROUND_F16, None))
-        return post_ops
+
+def convert(src: str, dst: str) -> Stage:
+    """Return the stage that only converts."""
+    return Stage(src, dst, narrow_working_type(src, dst, arithmetic=False))

@@ -89,14 +89,14 @@ class Base(IntEnum):
 
     SRC = 0
     DST = 1
-    SRC_ELEMENTS = 2
-    VALUES = 3
+    # what a stage makes of one slot goes to the other one, or stays if its type does
+    VALUES = 2
+    OTHERS = 3
     OLD_ELEMENTS = 4
     OLD_VALUES = 5
-    RESULT = 6
     # 4-bit elements as bytes: in the order of src, and in that of dst
-    UNPACKED = 7
-    PACKED = 8
+    UNPACKED = 6
+    PACKED = 7
 
 
 # Two slots fill a 32 KiB L1, so that a step finds what the previous step wrote in it. The extra
@@ -161,7 +161,7 @@ SCRATCHES = 256
 YIELD_AT = 0
 LOCKS_AT = SHARED_NBYTES
 SCRATCHES_AT = LOCKS_AT + SCRATCHES * SHARED_NBYTES
-SCRATCH_NBYTES = (len(Base) - Base.SRC_ELEMENTS) * SLOT_NBYTES
+SCRATCH_NBYTES = (len(Base) - Base.VALUES) * SLOT_NBYTES
 
 
 class TileHead(NamedTuple):

@@ -20,13 +20,12 @@ from reorder.cpu.schedule.operands import (
     Rows,
     Sides,
     dense_strides,
-    gather,
-    rows_in_place,
-    rows_of_operand,
+    find_rows,
+    gathered,
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import KernelConfig, PostOp, as_bytes
+from reorder.cpu.schedule.post_ops import KernelConfig, Stage, as_bytes, convert
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -43,10 +42,6 @@ from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import DST, Box, Node
 from reorder.plan.passes import simplify
-from reorder.values.formats import narrow_working_type
-
-# One type for each width: elements that are not converted share its stage.
-_SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
 def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> list[Any]:
@@ -55,23 +50,17 @@ def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> lis
     With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
     """
     writer = _StepWriter(config, tile, is_indirect=is_indirect)
-    in_dst = writer.in_place(Base.DST, config.dst)
-    if config.moves_packed:
-        writer.move(writer.in_place(Base.SRC, config.src), in_dst, pads=True)
-        return writer.encoded()
-    buffer = writer.read()
-    dtype = writer.computed(config.dst, in_place=tile.writes)
-    is_packed_later = dtype != config.dst
-    target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
-    buffer = writer.run_post_ops(buffer, target)
-    # elements that are not converted need no second slot
-    is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
-    if buffer.base is not target.base and not (is_moved_only and not tile.writes):
-        buffer = writer.change(buffer, target)
-    if not tile.writes:
-        writer.move(buffer, in_dst, pads=True)
-    elif is_packed_later:
-        writer.convert(buffer, in_dst)
+    buffer, in_dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
+    stages = config.stages(reads=tile.reads, writes=tile.writes)
+    if stages and not tile.reads:
+        buffer = writer.move(buffer, writer.slot(Base.VALUES, stages[0].src))
+    old = writer.read_old() if config.bound.beta else None
+    for k, stage in enumerate(stages, 1):
+        is_last = tile.writes and k == len(stages)
+        dst = in_dst if is_last else writer.slot_behind(buffer, stage.dst)
+        buffer = writer.run(stage, buffer, dst, old)
+    if not tile.writes or not stages:
+        writer.move(buffer, in_dst, pads=not tile.writes)
     return writer.encoded()
 
 
@@ -159,24 +148,13 @@ class _StepWriter:
         """Return the tile in its place in src or dst."""
         return _Buffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
 
-    def computed(self, dtype: str, *, in_place: bool) -> str:
-        """Return the type in which a side's elements are computed or moved.
-
-        Integers of 4 bits are bytes there: unpacked before, or packed afterwards. A single
-        conversion that does everything needs no bytes.
-        """
-        return dtype if in_place and self.config.is_direct else as_bytes(dtype)
-
-    def read(self) -> _Buffer:
-        """Return the elements of src: in place, or moved into a slot."""
-        src, reads = self.in_place(Base.SRC, self.config.src), self.tile.reads
-        dtype = self.computed(src.dtype, in_place=reads)
-        if reads and dtype == src.dtype:
+    def slot_behind(self, src: _Buffer, dtype: str) -> _Buffer:
+        """Return the slot of scratch for what is made of a buffer: the same one if types agree."""
+        if src.is_slot and src.dtype == dtype:
             return src
-        slot = self.slot(Base.SRC_ELEMENTS, dtype)
-        return self.convert(src, slot) if reads else self.move(src, slot)
+        return self.slot(Base.OTHERS if src.base is Base.VALUES else Base.VALUES, dtype)
 
-    def _read_old(self) -> _Buffer:
+    def read_old(self) -> _Buffer:
         """Return the values that dst holds before the reorder."""
         config = self.config
         old = self.in_place(Base.DST, config.dst)
@@ -184,93 +162,42 @@ class _StepWriter:
             old = self.move(old, self.slot(Base.OLD_ELEMENTS, config.dst))
         if config.dst == config.work:
             return old
-        return self.change(old, self.slot(Base.OLD_VALUES, config.work))
-
-    def run_post_ops(self, buffer: _Buffer, target: _Buffer) -> _Buffer:
-        """Convert to values if needed, and run all post-ops; the last one may write the target."""
-        config, work = self.config, self.config.work
-        post_ops = config.post_ops
-        old = self._read_old() if config.bound.beta else None
-        if config.subtracts_wide:
-            # the difference of numbers of more than 24 bits is exact in f64 only
-            buffer = self.change(buffer, self.slot(Base.RESULT, config.difference))
-            buffer = self._combine((buffer, buffer), config.difference, post_ops.pop(0))
-            buffer = self.change(buffer, self.slot(Base.VALUES, work))
-        else:
-            # operations load and store no 4-bit elements, which share bytes
-            has_stage = config.has_stage(buffer.dtype, target.dtype)
-            has_values = not buffer.is_packed if post_ops else has_stage
-            if buffer.dtype != work and not has_values:
-                buffer = self.change(buffer, self.slot(Base.VALUES, work))
-        for k, post_op in enumerate(post_ops):
-            is_last = k == len(post_ops) - 1
-            has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
-            stores = target.dtype == work or (not target.is_packed and has_stage)
-            dst = target if is_last and stores else self.slot(Base.VALUES, work)
-            buffer = self._combine((buffer, dst), work, post_op, old)
-        return buffer
-
-    def _combine(
-        self, sides: tuple[_Buffer, _Buffer], work: str, post_op: PostOp, old: _Buffer | None = None
-    ) -> _Buffer:
-        """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-        src, dst = sides
-        operation, tables = self.config.operation_of(post_op, work, dst.dtype)
-        values = [table.astype(DATA_TYPES[work].numpy).reshape(-1) for table in tables]
-        operand: tuple[Any, int] = values[0], NO_OPERAND
-        strides = Sides(src.strides, dst.strides, [0] * len(self.nodes))
-        rows = None
-        if operation is Operation.ADD_PRODUCT:
-            assert old is not None  # noqa: S101 - there are values to add
-            strides, operand = strides._replace(operand=old.strides), old.side
-        elif post_op.role in self.config.varying:
-            # operands follow src and dst
-            k = DST + 1 + self.config.varying.index(post_op.role)
-            strides = strides._replace(operand=[node.strides[k] for node in self.nodes])
-            if not self.is_indirect:
-                extents = [node.extent for node in self.tile.outer]
-                loops = [*zip(extents, self.outer_strides[k], strict=True)]
-                rows = rows_of_operand(self.nodes, strides, loops)
-                if rows.block is not None:
-                    start, block = self.offsets[k], rows.block
-                    gathered = [gather(table, start, loops, block) for table in values]
-                    values = [table for table, _ in gathered]
-                    self.offsets[k], self.outer_strides[k] = 0, gathered[0][1]
-                if rows.shift:
-                    # vectors may also load the operand that follows that of their last group
-                    values = [np.append(table, table[-1]) for table in values]
-            operand = values[0], k
-        rows = rows or rows_in_place(self.nodes, strides)
-        return self._run_stage(operation, sides, work, rows, *operand, values[-1])
-
-    def change(self, src: _Buffer, dst: _Buffer) -> _Buffer:
-        """Convert, or move if the types are equal: by whole lines if dst is streamed."""
-        if src.dtype != dst.dtype:
-            return self.convert(src, dst)
-        if src.is_slot and dst.base is Base.DST and self.config.streams:
-            bits = _SAME_BITS[src.bits]
-            return self.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
-        return self.move(src, dst)
+        return self.convert(old, self.slot(Base.OLD_VALUES, config.work))
 
     def convert(self, src: _Buffer, dst: _Buffer, *, as_codes: bool = False) -> _Buffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
-        rows = tile_rows(self.nodes, [src.strides, dst.strides])
-        work = "" if as_codes else narrow_working_type(src.dtype, dst.dtype, arithmetic=False)
-        return self._run_stage(Operation.CONVERT, (src, dst), work, rows)
+        stage = convert(src.dtype, dst.dtype)
+        return self.run(stage._replace(work="") if as_codes else stage, src, dst)
 
-    def _run_stage(
-        self,
-        operation: Operation,
-        sides: tuple[_Buffer, _Buffer],
-        work: str,
-        rows: Rows,
-        *operand: Any,
-    ) -> _Buffer:
-        """Write the step of a stage from the first side to the second, which is returned.
+    def run(self, stage: Stage, src: _Buffer, dst: _Buffer, old: _Buffer | None = None) -> _Buffer:
+        """Write the step of a stage into a buffer, which is returned.
 
-        `operand` are the last fields of a `TileStep`.
+        `old` holds the values of dst, for `ADD_PRODUCT`.
         """
-        src, dst = sides
+        operation = stage.operation
+        values: list[Any] = [Base.SRC]
+        if stage.role:
+            operation, values = self.config.operands(stage)
+        sides = Sides(src.strides, dst.strides, [0] * len(self.nodes))
+        loops, operand = None, (values[0], NO_OPERAND)
+        if operation is Operation.ADD_PRODUCT:
+            assert old is not None  # noqa: S101 - there are values to add
+            sides, operand = sides._replace(operand=old.strides), old.side
+        elif stage.role in self.config.varying:
+            # operands follow src and dst
+            k = DST + 1 + self.config.varying.index(stage.role)
+            sides = sides._replace(operand=[node.strides[k] for node in self.nodes])
+            extents = [node.extent for node in self.tile.outer]
+            loops = [*zip(extents, self.outer_strides[k], strict=True)]
+        rows = find_rows(self.nodes, sides, None if self.is_indirect else loops)
+        if loops is not None:
+            if rows.block is not None:
+                places, self.outer_strides[k] = gathered(self.offsets[k], loops, rows.block)
+                self.offsets[k], values = 0, [table[places] for table in values]
+            if rows.shift:
+                # vectors may also load the operand that follows that of their last group
+                values = [np.append(table, table[-1]) for table in values]
+            operand = values[0], k
         words = [start for starts in rows.tables for start in starts]
         lines = self._prefetched_lines()
         at = len(StageTable._fields) + len(words)
@@ -278,8 +205,9 @@ class _StepWriter:
         table = np.array([*head, *words, *lines], np.int64)
         bits = DATA_TYPES[self.config.src].bits if lines else 0
         streams = self._streams(dst, rows)
-        code = StageTypes(src.dtype, dst.dtype, work, operation, streams, bits)
-        self.steps.append(TileStep(code, table, 0, 1, *src.side, *dst.side, *operand))
+        code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
+        step = TileStep(code, table, 0, 1, *src.side, *dst.side, *operand, values[-1])
+        self.steps.append(step)
         return dst
 
     def _prefetched_lines(self) -> list[int]:
@@ -360,7 +288,7 @@ class _StepWriter:
         if src.is_packed:
             order = src.order
             unpack = self.with_nodes([self.nodes[k] for k in order])
-            unpacked = unpack.slot(Base.UNPACKED, "u8" if as_codes else dst.dtype)
+            unpacked = unpack.slot(Base.UNPACKED, "u8" if as_codes else as_bytes(src.dtype))
             unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
             src = unpacked.restored(order)
         if not dst.is_packed:

@@ -20,7 +20,7 @@ from math import prod
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import contiguous_loops
-from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand, tile_rows
+from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows, tile_rows
 from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
@@ -104,7 +104,7 @@ def _cost_of_rows(
     src, dst, *operands = sides
     run = row = tile_rows(inner, (src, dst)).columns
     for operand in operands:
-        row = min(row, rows_of_operand(inner, Sides(src, dst, operand), []).columns)
+        row = min(row, find_rows(inner, Sides(src, dst, operand), []).columns)
     starts = [node.strides[DST] for node in box.nodes if abs(node.strides[DST]) >= row]
     is_aligned = start is not None and not any(at % line for at in (start, *starts))
     lines = row // line * (16 if is_aligned and row == run else 1)

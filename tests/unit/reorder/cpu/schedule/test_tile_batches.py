@@ -11,7 +11,7 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
-from reorder.cpu.schedule.operands import Sides, dense_strides, rows_of_operand
+from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Operation, StageTable, StageTypes
@@ -59,7 +59,7 @@ def _words(code: object) -> str:
             ("s32", "abcd"),
             ("f32", "abcd"),
             Attr(src_zero_point=3),
-            "s32 to f64; f64, f64, f64; f64 to f32; move 32",
+            "s32, f64, f64; f64 to f32",
         ),
         # elements of 4 bits need no values between, if their bytes need none
         (("u4", "abcd"), ("bf16", "acdb"), None, "u4 to s8; move 8; s8 to bf16"),
@@ -206,7 +206,7 @@ def test_operands_are_gathered_where_rows_would_be_short(
 ) -> None:
     nodes = tuple(Node(extent, extent, ()) for extent in extents)
     sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
-    rows = rows_of_operand(nodes, sides, loops)
+    rows = find_rows(nodes, sides, loops)
     blocks = prod(extent for extent, stride in loops if stride)
     assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
 
@@ -230,5 +230,5 @@ def test_a_row_has_several_groups_of_elements(
 ) -> None:
     nodes = tuple(Node(extent, extent, ()) for extent in extents)
     sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
-    rows = rows_of_operand(nodes, sides, [(2, 1 << 20)])
+    rows = find_rows(nodes, sides, [(2, 1 << 20)])
     assert (rows.columns, rows.shift) == (columns, shift)
