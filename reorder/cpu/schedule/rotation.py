@@ -112,7 +112,8 @@ class _Rotation(NamedTuple):
         """Return the steps of the outermost loop that the last piece of rows may have, best first.
 
         The piece ends in the next row, so that of the last row in a run is a box of its own. If
-        that costs too much, the piece is only a line.
+        that costs too much, the piece is only a line. It costs much if rows of dst are longer than
+        rows of src, because that box reads one element of a line of src for each of its rows.
         """
         outermost, steps = self.scheduled.rows[-1], self._steps_at_once()
         if outermost.valid < outermost.extent:
@@ -120,7 +121,9 @@ class _Rotation(NamedTuple):
             return [outermost.extent] if outermost.extent <= most_steps(self.scheduled.rows) else []
         rest = outermost.extent % steps or steps
         longest = outermost.extent if outermost.extent < 2 * steps else rest
-        return [*dict.fromkeys((longest, self._steps_of_line()))]
+        pieces = [*dict.fromkeys((longest, self._steps_of_line()))]
+        is_long = size_of(self.scheduled.rows) > size_of(self.scheduled.columns)
+        return pieces[::-1] if is_long else pieces
 
     def parts(self, last: int) -> tuple[list[ScheduledBox], list[Box]]:
         """Return boxes of whole lines (none if no rows are rotated), and boxes of the ends.

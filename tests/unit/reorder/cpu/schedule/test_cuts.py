@@ -320,6 +320,15 @@ def test_nearly_all_of_a_transposition_is_whole_lines(
     assert whole >= box.size * 15 // 16
 
 
+@pytest.mark.parametrize("case", ["f32 abcd abdc 8x12x512x64", "bf16 abcd abdc 8x12x512x64"])
+def test_few_elements_of_long_rows_are_moved_alone(case: str) -> None:
+    # the last of 64 rows in a block would be, and each of its elements is in another line of src
+    box, bits = _box(case, 4)
+    parts = rotate(box, bits, streams=True)
+    alone = sum(part.box.size for part in parts if part.micro_kernel == STRIDED)
+    assert 0 < alone <= box.size // 1024
+
+
 @pytest.mark.parametrize(
     ("case", "place", "rotates"),
     [
