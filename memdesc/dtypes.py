@@ -113,63 +113,60 @@ class DataType(Checked):
         return (to_int(count) * self.bits + 7) // 8
 
 
-# name, bits, numpy dtype or its name in ml_dtypes, and the names of OpenVINO, OpenCL, C and torch.
-# The number in a name counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
-_ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
-    ("f64", 64, np.float64, ("fp64", "double")),
-    ("f32", 32, np.float32, ("fp32", "float")),
-    ("f16", 16, np.float16, ("fp16", "half")),
-    ("bf16", 16, "bfloat16", ()),
-    ("f8_e5m2", 8, "float8_e5m2", ("f8e5m2",)),
-    ("f8_e4m3", 8, "float8_e4m3fn", ("f8e4m3", "f8_e4m3fn")),
-    ("f8_e5m2fnuz", 8, "float8_e5m2fnuz", ()),
-    ("f8_e4m3fnuz", 8, "float8_e4m3fnuz", ()),
-    ("e8m0", 8, "float8_e8m0fnu", ("f8e8m0",)),
-    ("f4_e2m1", 4, "float4_e2m1fn", ("f4e2m1",)),
-    ("s64", 64, np.int64, ("i64",)),
-    ("s32", 32, np.int32, ("i32",)),
-    ("s16", 16, np.int16, ("i16",)),
-    ("s8", 8, np.int8, ("i8",)),
-    ("s4", 4, "int4", ("i4",)),
-    ("u64", 64, np.uint64, ()),
-    ("u32", 32, np.uint32, ()),
-    ("u16", 16, np.uint16, ()),
-    ("u8", 8, np.uint8, ()),
-    ("u4", 4, "uint4", ()),
-    ("boolean", 8, np.bool_, ()),
-)
+# Name, bits, and the names in numpy or ml_dtypes, XLA (xla_data.proto), MLIR and OpenVINO, - for
+# none; then other names, of OpenVINO, OpenCL and C. The number in a name counts bits, as in
+# OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes). MLIR's i8 has no sign, its i1 no known width.
+_TABLE = """
+f64         64 float64         f64        f64        f64     fp64 double
+f32         32 float32         f32        f32        f32     fp32 float
+f16         16 float16         f16        f16        f16     fp16 half
+bf16        16 bfloat16        bf16       bf16       bf16
+f8_e5m2     8  float8_e5m2     f8e5m2     f8E5M2     f8e5m2  f8e5m2
+f8_e4m3     8  float8_e4m3fn   f8e4m3fn   f8E4M3FN   f8e4m3  f8e4m3 f8_e4m3fn
+f8_e5m2fnuz 8  float8_e5m2fnuz f8e5m2fnuz f8E5M2FNUZ -
+f8_e4m3fnuz 8  float8_e4m3fnuz f8e4m3fnuz f8E4M3FNUZ -
+e8m0        8  float8_e8m0fnu  f8e8m0fnu  f8E8M0FNU  f8e8m0  f8e8m0
+f4_e2m1     4  float4_e2m1fn   f4e2m1fn   f4E2M1FN   f4e2m1  f4e2m1
+s64         64 int64           s64        i64        i64     i64
+s32         32 int32           s32        i32        i32     i32
+s16         16 int16           s16        i16        i16     i16
+s8          8  int8            s8         i8         i8      i8
+s4          4  int4            s4         i4         i4      i4
+u64         64 uint64          u64        ui64       u64
+u32         32 uint32          u32        ui32       u32
+u16         16 uint16          u16        ui16       u16
+u8          8  uint8           u8         ui8        u8
+u4          4  uint4           u4         ui4        u4
+boolean     8  bool_           pred       -          boolean
+"""
+ROWS = [row.split() for row in _TABLE.strip().splitlines()]
+# types of ml_dtypes
+_ML_NAMES = {name: kind for name, _, kind, *_ in ROWS if not hasattr(np, kind)}
 
-_BY_NAME: dict[str, DataType] = {}
-# read-only, like every public table
-DATA_TYPES = MappingProxyType(_BY_NAME)
 
-
-def add_row(name: str, bits: int, kind: Any) -> None:
-    """Add a row to `DATA_TYPES`, before any module derives another table from it."""
+def _made(name: str, bits: str, kind: str) -> DataType:
     dtype = object.__new__(DataType)
     object.__setattr__(dtype, "name", name)
-    object.__setattr__(dtype, "bits", bits)
-    if not isinstance(kind, str):
-        object.__setattr__(dtype, "numpy", np.dtype(kind))
-    _BY_NAME[name] = dtype
+    object.__setattr__(dtype, "bits", int(bits))
+    if name not in _ML_NAMES:
+        object.__setattr__(dtype, "numpy", np.dtype(kind.strip("_")))
+    return dtype
 
 
-for _name, _bits, _kind, _ in _ROWS:
-    add_row(_name, _bits, _kind)
+# read-only, like every public table
+DATA_TYPES = MappingProxyType({row[0]: _made(*row[:3]) for row in ROWS})
 
 # Of numpy's names only the full ones are read, such as "uint8", which are also torch's: in numpy,
 # "u4" has 32 bits and "f8" has 64.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         alias: name
-        for name, _, kind, others in _ROWS
-        for alias in (kind if isinstance(kind, str) else np.dtype(kind).name, *others)
-        if alias != name
+        for name, _, kind, _, _, _, *others in ROWS
+        for alias in (kind.strip("_"), *others)
     }
 )
-
-_ML_NAMES = {name: kind for name, _, kind, _ in _ROWS if isinstance(kind, str)}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values() if dtype.name not in _ML_NAMES}
+
 _TORCH = "torch."
 # Further names of integers in torch. In C and numpy the same words mean other widths.
 _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}

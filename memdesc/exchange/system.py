@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from memdesc.desc import MemoryDesc
-from memdesc.dtypes import DATA_TYPES, DataType
+from memdesc.dtypes import DATA_TYPES, ROWS, DataType
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,
@@ -161,33 +161,6 @@ class System:
             ) from None
 
 
-# data type, and its name in XLA (xla_data.proto), MLIR, OpenVINO and torch; - for none. MLIR's
-# i8 has no sign, its i1 does not say how many bits it takes; torch does not pack two in a byte.
-_TYPES = """
-f64         f64        f64         f64     torch.float64
-f32         f32        f32         f32     torch.float32
-f16         f16        f16         f16     torch.float16
-bf16        bf16       bf16        bf16    torch.bfloat16
-f8_e5m2     f8e5m2     f8E5M2      f8e5m2  torch.float8_e5m2
-f8_e4m3     f8e4m3fn   f8E4M3FN    f8e4m3  torch.float8_e4m3fn
-f8_e5m2fnuz f8e5m2fnuz f8E5M2FNUZ  -       torch.float8_e5m2fnuz
-f8_e4m3fnuz f8e4m3fnuz f8E4M3FNUZ  -       torch.float8_e4m3fnuz
-e8m0        f8e8m0fnu  f8E8M0FNU   f8e8m0  torch.float8_e8m0fnu
-f4_e2m1     f4e2m1fn   f4E2M1FN    f4e2m1  -
-s64         s64        i64         i64     torch.int64
-s32         s32        i32         i32     torch.int32
-s16         s16        i16         i16     torch.int16
-s8          s8         i8          i8      torch.int8
-s4          s4         i4          i4      -
-u64         u64        ui64        u64     torch.uint64
-u32         u32        ui32        u32     torch.uint32
-u16         u16        ui16        u16     torch.uint16
-u8          u8         ui8         u8      torch.uint8
-u4          u4         ui4         u4      -
-boolean     pred       -           boolean torch.bool
-"""
-
-
 @value_class
 class Types:
     """What a system calls data types."""
@@ -205,10 +178,13 @@ class Types:
         return name or impossible(f"it has no data type for elements of {dtype}")
 
 
-_ROWS = [row.split() for row in _TYPES.strip().splitlines()]
-XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES, TORCH_TYPES = (
-    Types({row[column]: DATA_TYPES[row[0]] for row in _ROWS if row[column] != "-"})
-    for column in range(1, 5)
+XLA_TYPES, MLIR_TYPES, OPENVINO_TYPES = (
+    Types({row[column]: DATA_TYPES[row[0]] for row in ROWS if row[column] != "-"})
+    for column in range(3, 6)
+)
+# torch's names are numpy's; it does not pack two elements in a byte
+TORCH_TYPES = Types(
+    {f"torch.{row[2].strip('_')}": DATA_TYPES[row[0]] for row in ROWS if row[1] != "4"}
 )
 # the names of MLIR, and ours
 ANY_TYPES = Types({**DATA_TYPES, **MLIR_TYPES.names})
