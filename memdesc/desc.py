@@ -148,7 +148,7 @@ class MemoryDesc(Written):
     ) -> Self:
         """Describe memory by a layout or by strides; the class documents the arguments."""
         sizes = checked_ints("dims", dims)
-        element = _checked_type(dtype, layout, len(sizes))
+        element = _checked_type(dtype, len(sizes))
         beside = (padded_dims, inner_blks, inner_idxs, offset0)
         made = None
         if strides is not None or any(map(is_not, beside, _NOTHING)):
@@ -721,23 +721,16 @@ def desc_of(
     return desc
 
 
-def _checked_type(dtype: object, layout: object, ndims: int) -> DataType:
+def _checked_type(dtype: object, ndims: int) -> DataType:
     """Return the data type of a descriptor's arguments, or say that they are in the wrong order."""
     try:
         return data_type(dtype)
     except MemdescError as error:
         name = dtype.strip() if isinstance(dtype, str) else ""
-        if layout is None and is_name(name, ndims, 32):
-            raise MemdescError(
-                f"dtype comes before layout: memory_desc(dims, dtype, {name!r})"
-            ) from None
-        try:
-            data_type(layout)
-        except MemdescError:
+        if not is_name(name, ndims, 32):
             raise error from None
         raise MemdescError(
-            f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
-            f"{short_repr(layout)}"
+            f"dtype comes before layout: memory_desc(dims, dtype, {name!r})"
         ) from None
 
 

@@ -94,12 +94,7 @@ def _reason(kind: type, name: str, done: str) -> str:
     members = fields(kind) if is_dataclass(kind) else ()
     named = [member.name for member in members if member.init]
     if not hasattr(kind, name) and name not in {member.name for member in members}:
-        from difflib import get_close_matches  # only needed for a wrong name
-
-        known = [*named, *(name for name in dir(kind) if not name.startswith("_"))]
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        return f"{article} {title} is immutable, and has no attribute {short_repr(name)}{hint}"
+        return f"{article} {title} is immutable, and has no attribute {short_repr(name)}"
     if (another := getattr(kind, "_another", None)) is not None:
         copied = another
     elif name in getattr(kind, "_fields", ()):

@@ -46,14 +46,7 @@ def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, st
         raise type(error)(
             f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
         ) from None
-    try:
-        return layout_by_tag(resolved, dims, name), letters
-    except MemdescError as error:
-        if resolved.ndims == len(dims):
-            raise
-        from memdesc.names.similar import did_you_mean, with_other_ndims  # only for a wrong name
-
-        raise MemdescError(f"{error}{did_you_mean(with_other_ndims(name, len(dims)))}") from None
+    return layout_by_tag(resolved, dims, name), letters
 
 
 def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:

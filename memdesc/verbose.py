@@ -10,6 +10,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_ints
 from memdesc.layout import Block, dim_name
+from memdesc.names.onednn import REFUSED
 from memdesc.runtime_dims import UNKNOWN, RuntimeDesc, runtime_desc
 from memdesc.tags import LETTERS, Digit, parse_tag
 
@@ -29,15 +30,6 @@ _OTHER_KIND = (
     r"\w+:a?p?o?0?:(?P<kind>any|undef|sparse|opaque|rnn_packed|wino):"
     r"[^:\s]*:(?:[^:\s]*:)?(?:f\S*)?"
 )
-_PACKED = "only oneDNN knows its layout, like that of packed weights for RNN or Winograd primitives"
-_KINDS = {
-    "any": "the primitive that gets it chooses the layout; take the one that it chose",
-    "undef": "it is the empty descriptor, without a tensor",
-    "sparse": "it is a sparse tensor, with one buffer for values and others for indices",
-    "opaque": _PACKED,
-    "rnn_packed": _PACKED,
-    "wino": _PACKED,
-}
 # sizes joined by x; a star stands for one that is known only at execution
 DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 
@@ -137,7 +129,7 @@ def from_verbose(
     if match is None:
         if isinstance(text, str) and (other := re.fullmatch(_OTHER_KIND, text)):
             raise UnsupportedFormatError(
-                f"{short_repr(text)} does not describe strided memory: {_KINDS[other['kind']]}"
+                f"{short_repr(text)} does not describe strided memory: {REFUSED[other['kind']]}"
             )
         raise MemdescError(
             f"{short_repr(text)} does not have the form dtype:flags:blocked:tag:strides:f0, "

@@ -186,7 +186,7 @@ def _regrouped(
             f"{dim_name(dim, letters)} {reason}, so it must keep its size {layout.dims[dim]}; "
             "reorder to a plain layout first"
         )
-    parts = []
+    parts: list[_Part] = []
     for dim in reversed(news):
         parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
         stride *= dims[dim]

@@ -8,6 +8,7 @@ regular, and 798 aliases, of which the six in `_IRREGULAR` are not.
 from __future__ import annotations
 
 import itertools
+from types import MappingProxyType
 
 from memdesc.errors import UnknownFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names
@@ -43,16 +44,15 @@ _IRREGULAR = {
 }
 
 # dnnl_types.h, 3.13: format kinds, and tags that are not layouts of elements -> the reason
-_REFUSED = {
-    "any": "it asks oneDNN to choose a layout; take the one that it chose",
-    "undef": "it does not stand for a layout",
-    "opaque": "only oneDNN knows the layout",
-    "sparse": "its values are stored with their indices, not at offsets",
-    "wino": "winograd weights are transformed values",
-    "rnn_packed": "the primitive that packed the RNN weights chose the layout",
-    "ldigo_p": "the primitive that packed the RNN weights chose the layout",
-    "ldgoi_p": "the primitive that packed the RNN weights chose the layout",
-}
+_PACKED = "only oneDNN knows its layout, like that of packed weights for RNN or Winograd primitives"
+REFUSED = MappingProxyType(
+    {
+        "any": "the primitive that gets it chooses the layout; take the one that it chose",
+        "undef": "it is the empty descriptor, without a tensor",
+        "sparse": "it is a sparse tensor, with one buffer for values and others for indices",
+        **dict.fromkeys(("opaque", "wino", "rnn_packed", "ldigo_p", "ldgoi_p"), _PACKED),
+    }
+)
 
 
 def _outer(name: str) -> frozenset[str]:
@@ -86,6 +86,6 @@ class _OneDNN(Vocabulary):
 VOCABULARY = _OneDNN(
     "onednn",
     "tag of oneDNN",
-    refused=_REFUSED,
+    refused=REFUSED,
     scopes=("dnnl_", "format_tag::", "memory::format_tag::", "dnnl::memory::format_tag::"),
 )

@@ -11,7 +11,6 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.names import ANY_NDIMS, CHANNELS_LAST, expand_meta_tag, known_names, parse_name
 from memdesc.names.images import IMAGES, is_image, parse_image
-from memdesc.names.weights import EXPERTS
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
 _MAX_NAME = 100
@@ -32,8 +31,6 @@ _MEANT = {
 _NUMBER = re.compile("[0-9]+")
 # Widths of elements in bits: packings of weights exist only for some of them.
 _WIDTHS = (32, 16, 8, 4)
-# Spatial dims in names of oneDNN and OpenVINO, and those of names with more or fewer dims.
-_SPATIAL = (("hw", "dhw"), ("dhw", "hw"), ("hw", "w"), ("yx", "zyx"), ("zyx", "yx"))
 
 
 def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
@@ -83,22 +80,6 @@ def _for_any_ndims(text: str, ndims: int | None) -> tuple[str, ...]:
     alike = (name for name in near if (name in CHANNELS_LAST) == (near[0] in CHANNELS_LAST))
     fitting = [name for name in alike if ndims is None or expand_meta_tag(name, ndims) != name]
     return () if text in ANY_NDIMS else tuple(fitting)
-
-
-def with_other_ndims(text: str, ndims: int) -> tuple[str, ...]:
-    """Return known names for `ndims` dims that a name for another number of dims may stand for.
-
-    They differ in groups or experts, or in depth and height. This does not search all names,
-    because callers try names in loops.
-    """
-    text = text.lower() if text.isupper() else text  # MACE's names all have 4 dims
-    variants = [f"g{text}", text.removeprefix("g")]
-    variants += [f"{text}{EXPERTS}", text.removesuffix(EXPERTS)]
-    variants += [text.replace(old, new) for old, new in _SPATIAL]
-    known = _known_strings()
-    return tuple(
-        name for name in dict.fromkeys(variants) if name in known and _ndims_of(name) == ndims
-    )
 
 
 @cache

@@ -50,9 +50,6 @@ class Picture:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_svg_(self) -> str:
-        return self.svg
-
     def _repr_html_(self) -> str:
         return self.fragment or self.svg
 

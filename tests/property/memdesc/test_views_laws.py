@@ -3,9 +3,8 @@ from math import prod
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from tests.strategies import descs, dims, swizzled_descs
 
 

@@ -12,7 +12,6 @@ from memdesc.picture import Picture, check_font
 
 def test_notebooks_draw_and_terminals_print() -> None:
     picture = memory_desc((2, 3), "f32", "ab").show()
-    assert picture._repr_svg_() == picture.svg
     assert picture._repr_html_() == picture.fragment
     assert Picture(picture.svg, picture.text)._repr_html_() == picture.svg
     assert str(picture) == repr(picture) == picture.text
