@@ -23,13 +23,14 @@ from memdesc.layout import (
     Axis,
     Block,
     Layout,
+    check_dims,
     dim_name,
     indices_at,
     layout_by_strides,
     layout_by_tag,
 )
-from memdesc.layout_names import dense_tag, expression, name_of, named_layout, names_of
-from memdesc.names import Name, is_name
+from memdesc.layout_names import dense_tag, expression, name_of, names_of
+from memdesc.names import Name, expand_meta_tag, is_name, letters_for, resolve
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
 from memdesc.tags import LETTERS, FormatTag, check_letters, parse_tag
@@ -148,7 +149,7 @@ class MemoryDesc(Written):
     ) -> Self:
         """Describe memory by a layout or by strides; the class documents the arguments."""
         sizes = checked_ints("dims", dims)
-        element = _checked_type(dtype, len(sizes))
+        element = _checked_type(dtype, layout, len(sizes))
         beside = (padded_dims, inner_blks, inner_idxs, offset0)
         made = None
         if strides is not None or any(map(is_not, beside, _NOTHING)):
@@ -593,7 +594,7 @@ class MemoryDesc(Written):
         """
         from memdesc.picture.draw import checked_cells, draw_beside, draw_layout  # only pictures do
 
-        called = self.letters or LETTERS if letters is None else letters
+        called = letters_of(self, letters)
         grid: Any = values
         if grid is not None:
             if beside is not None:
@@ -624,9 +625,6 @@ class MemoryDesc(Written):
     def _title(self, letters: str) -> str:
         """Return the repr, with the tag in the letters of the dims if the result is a name."""
         text = repr(self)
-        if isinstance(letters, str) and letters == LETTERS:
-            return text
-        check_letters(letters, self.ndims)
         try:
             tag = dense_tag(self.layout)
             spelled = tag.spelled(letters)
@@ -671,7 +669,7 @@ class MemoryDesc(Written):
         """
         from memdesc.source import layout_source  # only source code needs it
 
-        names = name, self.letters or LETTERS if letters is None else letters
+        names = name, letters_of(self, letters)
         about = repr(self), {"NBYTES": self.nbytes}
         return layout_source(self.layout, self.dtype, lang, names, about)
 
@@ -712,25 +710,35 @@ def desc_of(
         )
     desc = object.__new__(MemoryDesc)
     key = dtype.name, layout.key(), extra
-    for name, value in (
-        *(("dtype", dtype), ("layout", layout), ("extra", extra), ("letters", letters)),
-        *(("_key", key), ("_hash", hash(key)), ("nbytes", nbytes), ("min_nbytes", min_nbytes)),
-        ("spelling", f"{letters or ''}{layout.unit_strides()}"),
-    ):
+    spelling = f"{letters or ''}{layout.unit_strides()}"
+    values = nbytes, min_nbytes, spelling, dtype, extra, layout, letters, hash(key), key
+    for name, value in zip(MemoryDesc.__slots__, values, strict=True):
         object.__setattr__(desc, name, value)
     return desc
 
 
-def _checked_type(dtype: object, ndims: int) -> DataType:
+def letters_of(desc: MemoryDesc, letters: object = None) -> str:
+    """Return what a caller calls the dims; by default the letters of the name, or a, b, c, ..."""
+    return check_letters(desc.letters or LETTERS if letters is None else letters, desc.ndims)
+
+
+def _checked_type(dtype: object, layout: object, ndims: int) -> DataType:
     """Return the data type of a descriptor's arguments, or say that they are in the wrong order."""
     try:
         return data_type(dtype)
     except MemdescError as error:
         name = dtype.strip() if isinstance(dtype, str) else ""
-        if not is_name(name, ndims, 32):
+        if layout is None and is_name(name, ndims, 32):
+            raise MemdescError(
+                f"dtype comes before layout: memory_desc(dims, dtype, {name!r})"
+            ) from None
+        try:
+            data_type(layout)
+        except MemdescError:
             raise error from None
         raise MemdescError(
-            f"dtype comes before layout: memory_desc(dims, dtype, {name!r})"
+            f"dtype comes before layout: dtype is {short_repr(dtype)} here, and layout "
+            f"{short_repr(layout)}"
         ) from None
 
 
@@ -795,10 +803,21 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     return desc_by_name(dims, dtype, name)
 
 
-def desc_by_name(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
+def desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
     """Describe memory by a name of a vocabulary; no other notation is read."""
-    layout, letters = named_layout(dims, name, dtype.bits)
-    return desc_of(dtype, layout, letters=letters)
+    name = expand_meta_tag(tag, len(dims))
+    letters = letters_for(name, len(dims))
+    if letters is not None or not dims:
+        check_dims(dims, letters)
+    try:
+        resolved = resolve(name, dims, dtype.bits)
+    except MemdescError as error:
+        if name == tag:
+            raise
+        raise type(error)(
+            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
+        ) from None
+    return desc_of(dtype, layout_by_tag(resolved, dims, name), letters=letters)
 
 
 def checked_desc(name: str, desc: object) -> MemoryDesc:

@@ -144,17 +144,23 @@ ROWS = [row.split() for row in _TABLE.strip().splitlines()]
 _ML_NAMES = {name: kind for name, _, kind, *_ in ROWS if not hasattr(np, kind)}
 
 
-def _made(name: str, bits: str, kind: str) -> DataType:
+_BY_NAME: dict[str, DataType] = {}
+# read-only, like every public table
+DATA_TYPES = MappingProxyType(_BY_NAME)
+
+
+def add_row(name: str, bits: int, kind: Any) -> None:
+    """Add a row to `DATA_TYPES`, before any module derives another table from it."""
     dtype = object.__new__(DataType)
     object.__setattr__(dtype, "name", name)
-    object.__setattr__(dtype, "bits", int(bits))
+    object.__setattr__(dtype, "bits", bits)
     if name not in _ML_NAMES:
-        object.__setattr__(dtype, "numpy", np.dtype(kind.strip("_")))
-    return dtype
+        object.__setattr__(dtype, "numpy", np.dtype(kind))
+    _BY_NAME[name] = dtype
 
 
-# read-only, like every public table
-DATA_TYPES = MappingProxyType({row[0]: _made(*row[:3]) for row in ROWS})
+for _row in ROWS:
+    add_row(_row[0], int(_row[1]), _row[2].strip("_"))
 
 # Of numpy's names only the full ones are read, such as "uint8", which are also torch's: in numpy,
 # "u4" has 32 bits and "f8" has 64.

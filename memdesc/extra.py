@@ -13,7 +13,6 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
-from operator import index as to_int
 from types import MappingProxyType
 
 import numpy as np
@@ -22,7 +21,7 @@ from memdesc.checked import Checked
 from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import checked_int, checked_ints
+from memdesc.int64 import checked_int
 from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
 from memdesc.tags import MAX_NDIMS
 
@@ -32,14 +31,6 @@ _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
 _FLAGS = {"s8s8": _S8S8, "asymmetric": _ASYMMETRIC}
-# bits of oneDNN's flags that stand for other compensation
-_OTHER_FLAGS = {
-    4: "RNN weights for u8 data",
-    16: "RNN weights for s8 data",
-    32: "asymmetric sources on GPUs",
-    64: "asymmetric sources on GPUs",
-    128: "asymmetric sources on GPUs",
-}
 # what oneDNN 2.0 to 2.2 leave out, by the bit of the flag
 _NEEDED = {_S8S8: "s8m1", _ASYMMETRIC: "zpm1", _ADJUST: "sa0.5"}
 # prefix of each number in the verbose form -> field
@@ -117,8 +108,7 @@ class Extra(Checked):
     ) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Return the first byte and the shape of each compensation, after elements of `nbytes`."""
         spans = {}
-        padded_dims = checked_ints("padded_dims", padded_dims)
-        at = -(-to_int(nbytes) // _INT32_BYTES) * _INT32_BYTES
+        at = -(-nbytes // _INT32_BYTES) * _INT32_BYTES
         for name, mask in self.masks.items():
             shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
             spans[name] = at, shape
@@ -127,10 +117,9 @@ class Extra(Checked):
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:
         """Return the bytes of elements and compensation together."""
-        total = to_int(nbytes)
         for at, shape in self.spans(nbytes, padded_dims).values():
-            total = at + _INT32_BYTES * prod(shape)
-        return total
+            nbytes = at + _INT32_BYTES * prod(shape)
+        return nbytes
 
     def to_verbose(self) -> str:
         """Write it as oneDNN's verbose mode does: ``f9:s8m1:zpm1``."""
@@ -154,11 +143,10 @@ class Extra(Checked):
             raise MemdescError(f"an Extra is read from a string, not {short_repr(text)}")
         head, *parts = text.split(":")
         flags = int(head[1:]) if re.fullmatch("f[0-9]{1,9}", head) else 0
-        others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]
-        if others:
+        if flags & ~(_S8S8 | _ADJUST | _ASYMMETRIC):
             raise UnsupportedFormatError(
-                f"{short_repr(text)}: flags {flags} mean compensation of {others[0]}, which an "
-                "Extra does not describe; it knows 1 (s8m), 2 (sa) and 8 (zpm)"
+                f"{short_repr(text)}: flags {flags} mean other compensation, such as that of RNN "
+                "weights; an Extra has 1 (s8m), 2 (sa) and 8 (zpm)"
             )
         if flags & (_S8S8 | _ASYMMETRIC) and not parts:
             masks = "".join(f":{name}" for bit, name in _NEEDED.items() if flags & bit)

@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from memdesc.checked import SCHEMA, Written, check_schema, check_types
-from memdesc.desc import MemoryDesc, desc_of
+from memdesc.desc import MemoryDesc, desc_of, letters_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, counted, short_repr
 from memdesc.immutable import value_class
@@ -18,7 +18,6 @@ from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
 from memdesc.names import Name, dim_letters, known_images, resolve_image
-from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Picture
@@ -176,15 +175,14 @@ class ImageDesc(Written):
             raise MemdescError(
                 f"a place in {self!r} is ({', '.join(sides)}), not {short_repr(pixel)}"
             )
-        place = {name: checked_int(name, at) for name, at in zip(sides, pixel, strict=True)}
-        for name, step in place.items():
+        at, unit = 0, 1
+        for name, given in (("lane", pixel[-1]), *zip("xyz", pixel[:-1], strict=False)):
+            step = checked_int(name, given)
             if not 0 <= step < sides[name]:
                 raise MemdescError(
                     f"{name} = {step} is not in {self!r}, whose {name} is 0 to {sides[name] - 1}"
                 )
-        at = 0
-        for name in (*"zyx"[-len(self._size) :], "lane"):
-            at = at * sides[name] + place[name]
+            at, unit = at + step * unit, unit * sides[name]
         return self.desc.index(at)
 
     def names(self) -> tuple[Name, ...]:
@@ -236,8 +234,8 @@ class ImageDesc(Written):
         """
         from memdesc.source import image_source  # only code needs it
 
-        letters = self.desc.letters or LETTERS if letters is None else letters
-        return image_source(self.desc.layout, self.shape, lang, (name, letters), repr(self))
+        names = name, letters_of(self.desc, letters)
+        return image_source(self.desc.layout, self.shape, lang, names, repr(self))
 
     def show(
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
@@ -246,7 +244,7 @@ class ImageDesc(Written):
         from memdesc.picture.cells import Pixels  # only pictures need them
         from memdesc.picture.draw import checked_cells, draw_cells
 
-        called = self.desc.letters or LETTERS if letters is None else letters
+        called = letters_of(self.desc, letters)
         pixels = Pixels(self.width, self.channels, 0 if self.kind == "2d" else self.height)
         cells = checked_cells(self.desc, called, highlight, pixels=pixels)
         size = f"{self._spelled} of {counted(self.channels, 'channel')}"

@@ -8,16 +8,8 @@ from math import prod
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
-from memdesc.layout import Layout, check_dims, dim_names, layout_by_tag, memory_order
-from memdesc.names import (
-    Name,
-    dim_letters,
-    expand_meta_tag,
-    letters_for,
-    names_for,
-    refuse_record,
-    resolve,
-)
+from memdesc.layout import Layout, dim_names, layout_by_tag, memory_order
+from memdesc.names import Name, dim_letters, expand_meta_tag, names_for, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.tvm import tag_of_string
 from memdesc.tags import MAX_NDIMS, Digit, FormatTag
@@ -28,25 +20,6 @@ _MEMDESC = "memdesc"
 
 # packages whose layout objects are read as they are printed
 _READ_BY_REPR = {"pycute", "tensor_layouts", "triton"}
-
-
-def named_layout(dims: tuple[int, ...], tag: str, bits: int) -> tuple[Layout, str | None]:
-    """Return the layout of a name of a vocabulary, and what the name calls the dims."""
-    name = expand_meta_tag(tag, len(dims))
-    letters = letters_for(name, len(dims))
-    if letters is not None or not dims:
-        check_dims(dims, letters)
-    try:
-        resolved = resolve(name, dims, bits)
-    except MemdescError as error:
-        if isinstance(error, UnknownFormatError):
-            refuse_record(tag)
-        if name == tag:
-            raise
-        raise type(error)(
-            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
-        ) from None
-    return layout_by_tag(resolved, dims, name), letters
 
 
 def tag_of(layout: object, ndims: int, bits: int) -> FormatTag:

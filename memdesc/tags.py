@@ -220,12 +220,15 @@ def axis_name(dims: tuple[int, ...], letters: str) -> str:
     return f"({name})" if len(dims) > 1 else name
 
 
-def check_letters(letters: str, ndims: int) -> None:
-    """Refuse anything but a different letter for each dim."""
-    if not isinstance(letters, str) or len(letters) != ndims or len(set(letters)) != ndims:
+def check_letters(letters: object, ndims: int) -> str:
+    """Return a different letter for each dim, of `LETTERS` the first; refuse anything else."""
+    own = letters if isinstance(letters, str) and letters.isascii() and letters.isalpha() else ""
+    own = LETTERS[:ndims] if own == LETTERS else own
+    if not len(own) == len({*own}) == ndims:
         raise MemdescError(
-            f"letters {short_repr(letters)} must name {ndims} dims, each by a different letter"
+            f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
         )
+    return own
 
 
 # A tag of a tensor whose elements int64 can count is shorter: it has at most 63 blocks.

@@ -13,7 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
-from memdesc.desc import MemoryDesc, checked_desc, desc_by_name, desc_of, memory_desc
+from memdesc.desc import (
+    MemoryDesc,
+    checked_desc,
+    desc_by_name,
+    desc_of,
+    letters_of,
+    memory_desc,
+)
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import (
     MemdescError,
@@ -27,13 +34,12 @@ from memdesc.exchange.system import Given, System, impossible, tag_of
 from memdesc.image import ImageDesc, image_desc
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, layout_by_tag
-from memdesc.layout_names import named_layout
 from memdesc.names import Name, is_name, refuse_record, resolve, vocabularies
 from memdesc.names.images import is_image
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.similar import did_you_mean, similar_words
 from memdesc.names.vocabulary import Vocabulary
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, check_letters
 
 __all__ = ["SYSTEMS", "System", "parse_layout", "written"]
 
@@ -119,8 +125,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     notation = SYSTEMS[system]
     checked_desc("desc", desc)
     alphabet = LETTERS[: desc.ndims]
-    called = _checked_letters(desc.letters if letters is None else letters, desc.ndims)
-    texts = notation.write(desc, called or alphabet)
+    texts = notation.write(desc, _checked_letters(letters_of(desc, letters), desc.ndims))
     # without letters a string is read with those of a family, which may be other dims
     is_read = letters is not None or notation.is_of(texts[0], desc)
     return texts if is_read else notation.write(desc, alphabet)
@@ -198,7 +203,8 @@ def parse_layout(
     if sizes is not None:
         check_dims(sizes)
     types = [None if given is None else data_type(given) for given in (dtype, default)]
-    called = _checked_letters(letters, None if sizes is None else len(sizes))
+    ndims = len(sizes if sizes is not None else letters if isinstance(letters, str) else ())
+    called = None if letters is None else _checked_letters(letters, ndims)
     desc = _read(Given(text, sizes, types[0], called, types[1]))
     if called is None:
         return desc
@@ -207,19 +213,9 @@ def parse_layout(
     return desc.with_letters(called)
 
 
-def _checked_letters(letters: str | None, ndims: int | None) -> str | None:
+def _checked_letters(letters: object, ndims: int) -> str:
     """Return letters for the dims in lower case; refuse invalid ones."""
-    if letters is None:
-        return None
-    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
-        raise MemdescError(f"letters are a string such as 'nchw', not {short_repr(letters)}")
-    lower = letters.lower()
-    if len(set(lower)) < len(lower) or (ndims is not None and len(lower) != ndims):
-        count = "" if ndims is None else f" {ndims}"
-        raise MemdescError(
-            f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
-        )
-    return lower
+    return check_letters(check_letters(letters, ndims).lower(), ndims)
 
 
 def _read(given: Given) -> MemoryDesc | ImageDesc:
@@ -250,7 +246,7 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             if given.dims is None:
                 resolve(name, (), bits)
             else:
-                named_layout(given.dims, name, bits)
+                desc_by_name(given.dims, given.dtype or data_type("f32"), name)
         except UnknownFormatError as error:
             if not refused:
                 raise

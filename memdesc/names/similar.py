@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import islice
 
-from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_int
+from memdesc.errors import MemdescError
 from memdesc.names import ANY_NDIMS, CHANNELS_LAST, expand_meta_tag, known_names, parse_name
 from memdesc.names.images import IMAGES, is_image, parse_image
 
@@ -41,10 +40,6 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     >>> suggest("oiww", 3)
     ('oiw', 'woi', 'owi')
     """
-    if not isinstance(text, str):
-        raise MemdescError(f"a name is a string, not {short_repr(text)}")
-    if ndims is not None:
-        ndims = checked_int("ndims", ndims)
     names = list(meanings(text, ndims) or _for_any_ndims(text, ndims))
     known = _known_strings()
     if len(text) <= _MAX_NAME and text not in known:

@@ -19,7 +19,6 @@ from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
 from memdesc.picture.halves import Half, Table, grid_of, lines_table, memory_table, plain
 from memdesc.picture.svg import MEANINGS, drawing, fragment_of, svg_of
 from memdesc.swizzle import xor_expression
-from memdesc.tags import LETTERS, check_letters
 
 
 def draw_layout(cells: Cells, title: str, nbytes: tuple[int, int]) -> Picture:
@@ -88,13 +87,11 @@ def checked_cells(
     values: Any = None,
     pixels: Pixels | None = None,
 ) -> Cells:
-    """Return the cells of a descriptor; refuse letters that do not name its dims.
+    """Return the cells of a descriptor; only elements and padding are highlighted.
 
-    Indices to highlight must be those of elements or of padding, and values numbers.
+    Values must be numbers.
     """
     layout: Layout = desc.layout
-    if not isinstance(letters, str) or letters != LETTERS:
-        check_letters(letters, layout.ndims)
     try:
         entries = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in entries)

@@ -134,7 +134,7 @@ def layout_source(
     descriptor as text, and additional constants.
     """
     language = language_of(lang)
-    name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
+    name, letters = check_name(names[0]), names[1]
     head, numbers = about
     constants: dict[str, int | tuple[int, ...]] = {
         "NDIMS": layout.ndims,
@@ -166,15 +166,6 @@ def check_name(name: object) -> str:
     raise MemdescError(
         f"name {short_repr(name)} cannot start function names; it must be a letter, then up "
         "to 99 letters, digits and underscores"
-    )
-
-
-def _checked_letters(letters: object, ndims: int) -> str:
-    own = letters[:ndims] if isinstance(letters, str) else ""
-    if re.fullmatch("[A-Za-z]+", own) and len(set(own)) == ndims:
-        return own
-    raise MemdescError(
-        f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
     )
 
 
@@ -233,7 +224,7 @@ def image_source(
     The layout has the pixels as a dense buffer, and `shape` is ([depth,] height, width, channels).
     """
     language = language_of(lang)
-    name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
+    name, letters = check_name(names[0]), names[1]
     parts = [[*language.comment([head])], list(language.head)]
     constants: dict[str, int | tuple[int, ...]] = {f"{name}_DIMS": layout.dims}
     for key, size in zip(("LANES", "WIDTH", "HEIGHT", "DEPTH"), shape[::-1], strict=False):

@@ -95,9 +95,9 @@ def test_what_a_value_finds_out_itself_is_one_of_its_attributes() -> None:
     assert _refusal(plan, "boxes").endswith("'boxes' cannot be set; make another ReorderPlan")
 
 
-def test_a_misspelt_attribute_gets_a_suggestion() -> None:
+def test_an_attribute_that_does_not_exist_is_named() -> None:
     desc = memdesc.memory_desc((2, 3), "f32", "ab")
-    assert _refusal(desc, "dmis").endswith("has no attribute 'dmis'; did you mean 'dims'?")
+    assert _refusal(desc, "dmis").endswith("has no attribute 'dmis'")
     assert _refusal(reorder.Attr(), "alpha").endswith("has no attribute 'alpha'")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import memdesc
-from memdesc.__main__ import find_command
 from reorder.cli import main
 from tests.programs import run_python
 
@@ -52,11 +51,3 @@ def test_python_m_memdesc_is_the_installed_command_and_returns_its_exit_code(
         runpy.run_path(str(Path(memdesc.__file__).with_name("__main__.py")), run_name="__main__")
     assert ended.value.code == 2
     assert "unknown format 'nchwx'" in "".join(capfd.readouterr())
-
-
-def test_a_command_that_is_not_installed_is_refused_with_what_to_install() -> None:
-    # numpy is installed, but has no script of its name
-    for name in ("no-such-distribution", "numpy"):
-        message = f"the command {name} is not installed; run: pip install {name}"
-        with pytest.raises(SystemExit, match=message):
-            find_command(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memdesc import MemdescError, UnknownFormatError, memory_desc
+from memdesc import UnknownFormatError, memory_desc
 from memdesc.names.similar import suggest
 
 
@@ -13,8 +13,6 @@ def test_a_string_that_resembles_no_name_gets_no_suggestion() -> None:
     # one that is refused is not suggested where the dims are known
     assert "winograd_2x3_s1_weights" not in suggest("winograd_2x3_s1_weight", 4)
     assert suggest("!?") == ()
-    with pytest.raises(MemdescError, match="a name is a string, not 3"):
-        suggest(3)  # type: ignore[arg-type] # callers without types
 
 
 _MEANT = """
