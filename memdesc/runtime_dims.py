@@ -12,13 +12,13 @@ from functools import cached_property
 from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, about, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, about
 from memdesc.immutable import value_class
-from memdesc.int64 import RUNTIME, checked_ints
-from memdesc.layout import dim_name
+from memdesc.int64 import RUNTIME, check_length, checked_ints
+from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import tag_of
 from memdesc.names import letters_for
-from memdesc.tags import MAX_NDIMS, FormatTag, check_letters
+from memdesc.tags import FormatTag, check_letters
 
 UNKNOWN = "*"  # what oneDNN prints for an order that is known only at execution
 
@@ -55,15 +55,10 @@ class RuntimeDesc(Checked):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", checked_ints("dims", self.dims, least=RUNTIME))
-        if not 0 < self.ndims <= MAX_NDIMS:
-            raise MemdescError(f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes")
         check_types(self, "; see runtime_desc")
         if self.letters is not None:
             check_letters(self.letters, self.ndims)
-        for dim, size in enumerate(self.dims):
-            if size != RUNTIME and size < 0:
-                name = dim_name(dim, self.letters)
-                raise MemdescError(f"{name} is {size}; sizes are 0 or more, or memdesc.RUNTIME")
+        check_dims(self._least, self.letters)
         if self.tag is not None:
             self._check_tag(self.tag)
             with about(f"{self!r} with 1 for each size that is not known"):
@@ -80,11 +75,15 @@ class RuntimeDesc(Checked):
                 "all dims are known"
             )
 
+    @property
+    def _least(self) -> tuple[int, ...]:
+        """The sizes, with 1 for each that is not known."""
+        return tuple(1 if size == RUNTIME else size for size in self.dims)
+
     @cached_property
     def _smallest(self) -> MemoryDesc:
         """The descriptor with 1 for each size that is not known, if the tag is."""
-        sizes = [1 if size == RUNTIME else size for size in self.dims]
-        return memory_desc(sizes, self.dtype, self.tag)
+        return memory_desc(self._least, self.dtype, self.tag)
 
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
@@ -127,10 +126,7 @@ class RuntimeDesc(Checked):
                 f"the order of dims of {self!r} is not known; use memory_desc(dims, dtype, tag)"
             )
         sizes = checked_ints("dims", dims)
-        if len(sizes) != self.ndims:
-            raise MemdescError(
-                f"dims {short_repr(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
-            )
+        check_length("dims", sizes, self.ndims)
         for dim, (size, known) in enumerate(zip(sizes, self.dims, strict=True)):
             if known not in {RUNTIME, size}:
                 raise MemdescError(

@@ -62,10 +62,10 @@ def _system_of(vocabulary: Vocabulary) -> System:
     def read(given: Given) -> MemoryDesc:
         dims, dtype = given.sizes(), given.type()
         tag = vocabulary.read(given.text, dtype.bits)
+        layout = layout_by_tag(tag, dims, given.text)
         vocabulary.check_dims(given.text, dims, tag)
         letters = vocabulary.family(vocabulary.bare(given.text))[1]
-        called = letters if len(letters) == len(dims) else None
-        return desc_of(dtype, layout_by_tag(tag, dims, given.text), letters=called)
+        return desc_of(dtype, layout, letters=letters if len(letters) == len(dims) else None)
 
     return System(vocabulary.name, vocabulary.name, write, read)
 

@@ -224,7 +224,8 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
         raise UnknownFormatError(
             f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         ) from None
-    vocabulary.check_dims(name, dims, tag)
+    if len(dims) == tag.ndims:
+        vocabulary.check_dims(name, dims, tag)
     return tag
 
 

@@ -183,10 +183,8 @@ class _ClDNN(Vocabulary):
         except UnknownFormatError as error:
             raise _error(name, f"which reads as {error}") from None
 
-    def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+    def check_dims(self, name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
         """Refuse sizes, one for each dim, for which a name is not a layout of digits."""
-        if len(dims) != tag.ndims:
-            return
         if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
             raise UnsupportedFormatError(
                 f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column "

@@ -72,8 +72,7 @@ class _TensorRT(Vocabulary):
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
         """Refuse DLA images with one channel, whose pixels have a single lane."""
         super().check_dims(name, dims, tag)
-        is_dla = self.key(self.bare(name)) == "kDLA_HWC4" and len(dims) == tag.ndims
-        if is_dla and dims[1] not in _COLOURS:
+        if self.key(self.bare(name)) == "kDLA_HWC4" and dims[1] not in _COLOURS:
             raise UnsupportedFormatError(
                 f"{name!r} with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
                 "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"

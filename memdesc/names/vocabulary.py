@@ -163,9 +163,9 @@ class Vocabulary:
         return parse_tag(notation)
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-        """Refuse sizes that the name, with this tag, does not allow; say which are."""
+        """Refuse sizes, one for each dim, that the name with this tag does not allow."""
         row = self.row(name)
-        if row is None or len(dims) != tag.ndims:  # the caller reports a wrong number of dims
+        if row is None:
             return
         pair = row.letters.find(_PAIR)
         if pair >= 0 and dims[pair] != 2:  # noqa: PLR2004 - two are a pair

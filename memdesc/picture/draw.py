@@ -12,7 +12,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.errors import MemdescError, about, counted, short_repr
 from memdesc.index import checked_index
-from memdesc.int64 import check_length, checked_ints, entries_of
+from memdesc.int64 import checked_ints, entries_of
 from memdesc.layout import Layout, indices_at
 from memdesc.picture import Picture
 from memdesc.picture.cells import CACHE_LINE, LINES, Cell, Cells, Pixels, digits
@@ -101,7 +101,6 @@ def checked_cells(
             f"such as [{(0,) * layout.ndims}]"
         ) from None
     for index in indices:
-        check_length("highlight", index, layout.ndims)
         with about(f"highlight {index}"):
             checked_index(layout, index, padded=True, letters=letters)
     if values is not None and not isinstance(values.dtype, DataType):  # the dtype of a Memory
