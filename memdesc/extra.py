@@ -1,9 +1,9 @@
 """Extra: the compensation for int8 convolutions, stored after the elements of the weights.
 
 It consists of sums of stored int8 weights, as int32, one for each padded index of the dims in a
-mask, in the order of the weights (`compensation_layout`). It starts at the first multiple of 4
-bytes after the elements: first the sums for s8s8 convolutions, then those for asymmetric sources.
-Source: oneDNN 3.13, `memory_extra_desc_t`.
+mask, in the order of the weights. It starts at the first multiple of 4 bytes after the elements:
+first the sums for s8s8 convolutions, then those for asymmetric sources. Source: oneDNN 3.13,
+`memory_extra_desc_t`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import suppress
-from functools import lru_cache
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
@@ -22,11 +20,9 @@ from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
 from memdesc.int64 import checked_int
-from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
+from memdesc.layout import Layout, dim_name
 from memdesc.tags import MAX_NDIMS
 
-# What the sums of weights are multiplied by.
-FACTORS = MappingProxyType({"s8s8": -128, "asymmetric": -1})
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
@@ -192,24 +188,3 @@ def check_extra(extra: object, dtype: DataType, layout: Layout, letters: str | N
         if mask >> layout.ndims:
             dim = dim_name(mask.bit_length() - 1, letters)
             raise MemdescError(f"{extra} names {dim}, but the dims are {layout.dims}")
-
-
-@lru_cache(maxsize=1024)
-def compensation_layout(layout: Layout, mask: int) -> Layout:
-    """Return the layout of the sums of a compensation: that of the weights, reduced to some dims.
-
-    The blocks of these dims keep their order in memory and have no gaps: the sums of `Abcde16a`
-    with mask 3 are stored as [A/16][b][16a]. Views that end inside a block have row-major sums.
-    Source: libdnnl 3.13, reorders with compensation.
-
-    The weights have no fused dims, and bit d of the mask stands for dim d. The result is over the
-    padded dims of the mask, in elements of int32.
-    """
-    kept = [dim for dim in range(layout.ndims) if mask >> dim & 1]
-    sizes = tuple(layout.padded_dims()[dim] for dim in kept)
-    blocks = tuple(
-        block._replace(axis=kept.index(block.axis)) for block in layout.blocks if block.axis in kept
-    )
-    if layout.has_partial_blocks:
-        blocks = tuple(Block(k, 1, size, prod(sizes[k + 1 :])) for k, size in enumerate(sizes))
-    return Layout.computed(sizes, single_axes(sizes), without_gaps(blocks))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.extra import FACTORS, compensation_layout
 from memdesc.layout import memory_order
+from reorder.values.compensation import FACTORS, compensation_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from memdesc import DataType, MemdescError, MemoryDesc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import (
     Language,
     about_elements,
@@ -37,6 +36,7 @@ from memdesc.swizzle import xor_expression
 from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
 from reorder.values.codecs import Formula
+from reorder.values.compensation import FACTORS, compensation_layout
 from reorder.values.expressions import Dialect, Expr, number, select
 from reorder.values.expressions import Function as ValueFunction
 from reorder.values.expressions import let as named

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.extra import FACTORS, compensation_layout
 from memdesc.layout import block_offset
 from reorder.opencl.kernel.access import Access, Mode
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, make_launch
+from reorder.values.compensation import FACTORS, compensation_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,6 @@ from memdesc import (
     memory_desc,
     runtime_desc,
 )
-from memdesc.extra import compensation_layout
 from memdesc.verbose import from_verbose, to_verbose
 
 _R = RUNTIME
@@ -190,14 +189,3 @@ def test_compensation_without_masks_is_refused_with_a_string_that_is_read() -> N
 def test_a_scale_adjustment_of_1_is_flagged_and_not_printed() -> None:
     assert Extra.from_verbose("f3:s8m1") == Extra(s8s8_mask=1)
     assert Extra.from_verbose("f2") is None
-
-
-def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:
-    blocked = memdesc.memory_desc((19, 5, 6), "s8", "Abc16a").layout
-    assert compensation_layout(blocked, 3).blocks == (
-        memdesc.Block(0, 16, 2, 80),
-        memdesc.Block(0, 1, 16, 1),
-        memdesc.Block(1, 1, 5, 16),
-    )
-    view = memdesc.memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0)).layout
-    assert compensation_layout(view, 3).strides() == (3, 1)

@@ -29,7 +29,7 @@ _KEYED = {
     "reorder.cli.inspect._layout_name": "spelling",
     "reorder.plan.plan._plan": "spelling",
     "reorder.checkpoints.compare._like": "spelling",
-    "memdesc.extra.compensation_layout": "a Layout is compared exactly",
+    "reorder.values.compensation.compensation_layout": "a Layout is compared exactly",
     "reorder.cpu.decoding.pattern.place_pattern": "numbers; tables are compared by their bits",
     "reorder.opencl.enqueue._has_gaps": "numbers",
     "reorder.plan.boxes.padding_boxes": "numbers",
