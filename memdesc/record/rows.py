@@ -377,7 +377,6 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType({scheme.name: scheme for scheme
 _MATRIX = "oi"
 
 _REFUSED = {
-    "bf16_r16": "it is a layout of 16-bit floats: memory_desc((out, in), 'bf16', 'bf16_r16')",
     "bnb_nested": (
         "with double quantisation, a scale is a number from the tensor nested_quant_map, times "
         "nested_absmax, plus an offset; the tables of a rule are fixed, and this one depends on "
@@ -387,20 +386,6 @@ _REFUSED = {
     "bnb_int8": (
         "LLM.int8 multiplies codes by their scales and then by 1/127, which rounds differently "
         "from one product, and keeps columns of outliers elsewhere"
-    ),
-    "fp8": (
-        "its scales may be per tensor, per output channel or per block; use fp8_tensor, "
-        "fp8_channel or fp8_block"
-    ),
-    "mxfp4": (
-        "several formats have this name; use gguf_mxfp4 (blocks of 17 bytes), or for separate "
-        "tensors gpt_oss_mxfp4 (blocks, scales), compressed_mxfp4 (weight_packed, weight_scale), "
-        "modelopt_mxfp4 (weight, weight_scale) or ocp_mxfp4"
-    ),
-    "nvfp4": (
-        "several formats have this name; use gguf_nvfp4 (blocks of 36 bytes), or for separate "
-        "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2) or compressed_nvfp4 "
-        "(weight_packed, weight_scale, weight_global_scale)"
     ),
 }
 

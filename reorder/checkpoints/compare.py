@@ -213,7 +213,7 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
         if weight is None or not unknown.isdisjoint(weight.names):
             missing = tuple(tensor for tensor in weight.names if tensor != name) if weight else ()
             codes = f", raw codes without {', '.join(missing)}" if missing else ""
-            what, numbers = entry.dtype + codes, partial(_numbers_of, entry)
+            what, numbers = entry.dtype + codes, partial(numbers_of, entry)
             desc, known = (weight.desc, weight.tensors) if weight else (None, {})
             roles = [role for role, tensor in known.items() if tensor is entry]
             part_of = (desc, roles[0]) if desc and roles else None
@@ -221,14 +221,15 @@ def _contents(model: Model, unknown: set[str]) -> Iterator[tuple[str, Content]]:
             continue
         what = repr(weight.desc) if weight.desc else weight.codes.dtype
         called = weight.prefix if weight.quantized else weight.decoded_name(weight.prefix)
-        key, numbers = called, partial(_numbers_of, weight)
+        key, numbers = called, partial(numbers_of, weight)
         if called in entries and called not in weight.names:
             # another tensor has that name; none has one with a zero byte
             called, key = weight.prefix, f"{called}\0"
         yield key, Content(called, what, numbers, weight.desc, weight.tensors)
 
 
-def _numbers_of(item: Weight | Entry) -> Memory:
+def numbers_of(item: Weight | Entry) -> Memory:
+    """Return the numbers that a tensor or a weight stands for."""
     value = value_of(item)
     return value if isinstance(value, Memory) else dequantize(value)
 

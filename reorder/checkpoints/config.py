@@ -513,9 +513,13 @@ class Declared(NamedTuple):
     # the layers that are not quantised
     ignored: Listed
 
+    @property
+    def every(self) -> tuple[Said, ...]:
+        """All that it says about layers that are quantised."""
+        return (*chain(self.rest, *self.targets.said.values()),)
+
     def __str__(self) -> str:
-        said = dict.fromkeys(map(str, chain(self.rest, *self.targets.said.values())))
-        return f"{self.file} declares {' and '.join(said)}"
+        return f"{self.file} declares {' and '.join(dict.fromkeys(map(str, self.every)))}"
 
     def at(self, layer: str) -> tuple[Said, ...]:
         """Return what is said about a layer, by its name, an expression, or the usual for a class.

@@ -7,7 +7,7 @@ file. Source: mlx-lm 0.32, `sanitize` of `models/qwen3_moe.py`, `mixtral.py` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from memdesc import MemdescError
@@ -35,23 +35,6 @@ def block_of(name: str) -> str:
     """Return the name of the block that an expert's layer or tensor is in; empty for others."""
     expert = _EXPERT.fullmatch(name)
     return "" if expert is None else expert[1]
-
-
-def check_experts(names: Iterable[str]) -> None:
-    """Refuse blocks of experts that do not have the same layers, or whose numbers have gaps."""
-    blocks: dict[str, dict[str, set[int]]] = {}
-    for expert in filter(None, map(_EXPERT.fullmatch, names)):
-        layers = blocks.setdefault(expert[1], {})
-        layers.setdefault(expert[3], set()).add(int(expert[2]))
-    for block, layers in blocks.items():
-        count = 1 + max(map(max, layers.values()))
-        for layer, numbers in layers.items():
-            if len(numbers) < count:
-                missing = next(k for k in range(count) if k not in numbers)
-                raise MemdescError(
-                    f"{short_repr(block)} has expert {count - 1}, but {layer} of expert {missing} "
-                    "is missing; get the checkpoint again"
-                )
 
 
 def holds_experts(tensor: Entry | Tensor) -> bool:

@@ -10,7 +10,7 @@ files of the model, and a name given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from math import inf, prod
@@ -28,10 +28,12 @@ from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.rows import SCHEMES, read_name
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import CONFIG, KEY, Configs, Declared, Said
+from reorder.checkpoints.experts import holds_experts
 from reorder.checkpoints.formats.entry import (
     BARE_ROLES,
     ONE,
     QUANTIZED,
+    UNQUANTISED,
     WEIGHT,
     Container,
     Entry,
@@ -53,6 +55,13 @@ ORDERS = ("g_idx", "weight_g_idx")
 _CODE_BITS, _WORD_BITS = 8, 32
 # names of tensors of codes that other tensors have too
 _COMMON = ("weight", "data", "blocks")
+# The ends of names of tensors that serve activations, kernels, or the KV cache, of which the
+# config.json of an output says nothing; those of the cache are beside attention layers.
+SERVING = (
+    *(".input_scale", ".input_scale_ub", ".input_global_scale", ".input_zero_point"),
+    *(".activation_scale", ".output_scale", ".workspace"),
+)
+CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point")
 # the ends of names of scales beside codes that are called `weight` elsewhere
 _BARE_SCALES = ("scale_inv", "weight_scale")
 # scales of few codes may have this many elements: kernels pad them
@@ -371,16 +380,6 @@ def _as_noted(entries: Entries, first: Entry) -> Weight:
     return Weight(stem, {role: entries[tensor] for role, tensor in tensors.items()}, note)
 
 
-def beside_floats(entries: Entries, name: str) -> list[str]:
-    """Return the tensors beside a weight of floats that only codes should have."""
-    if not name.endswith(WEIGHT):
-        return []
-    layer = name.removesuffix(WEIGHT)
-    candidates = [*(f"{name}{end}" for end in _SCALING.split())]
-    candidates += [f"{layer}{end}" for end in _CHANGING.split()]
-    return [name for name in candidates if name in entries]
-
-
 def holds_codes(entry: Entry) -> bool:
     """Whether a tensor may hold codes: integers, narrow floats, blocks, or an unknown type."""
     kind = entry.element
@@ -399,49 +398,47 @@ def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
 # --- what does not fit in a model ---
 
 
-def find_misdeclared(model: Model, plain: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return, by name, why layers that config.json declares quantised do not fit.
-
-    Those in the first result are some of the `plain` layers, and those in the second have codes but
-    no scales.
-    """
-    floats, codes = dict[str, str](), dict[str, str]()
-    declared, taken = model.claims.said, {name for x in model.weights for name in x.names}
-    if declared is None:  # the reasons of `weights` say whether the config files are damaged
-        return floats, codes
-    # an expression that is not compared with names does not say which layers are quantised
-    for layer in plain:
-        try:
-            said = declared.at(layer)[0]
-            if said.name is not None and declared.targets.find(layer) is not None:
-                floats[layer] = f"{said.file} declares {said.name}, but its weight is plain"
-        except MemdescError as error:
-            floats[layer] = str(error)
+def find_misfits(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield tensors that look like parts of quantised weights, but are of none here, and why."""
+    declared, scaled = model.claims.said, dict[str, str]()
+    codes = (
+        {tensors_of(said.name)[0] for said in declared.every if said.name} if declared else set()
+    )
+    for role, *others in ([*weight.tensors] for weight in model.weights if weight.tensors):
+        codes.add(role)
+        scaled |= dict.fromkeys(others, role)
+    known = {name for weight in model.weights for name in weight.names}
+    prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
     for name, entry in model.entries.items():
-        layer, _, role = name.rpartition(".")
-        is_matrix = name not in taken and len(entry.shape) >= len(_MATRIX)
-        try:
-            for said in declared.at(layer) if is_matrix and holds_codes(entry) else ():
-                if said.name is not None and tensors_of(said.name)[0] == role:
-                    why = f"no scales are beside its codes of {entry.dtype}"
-                    codes.setdefault(layer, f"{said.file} declares {said.name}, but {why}")
-        except MemdescError as error:
-            codes.setdefault(layer, str(error))
-    return floats, codes
-
-
-def find_orphans(model: Model) -> dict[str, str]:
-    """Return tensors called like scales of known weights, and the missing weight of each."""
-    known, scaled, orphans = set[str](), dict[str, str](), dict[str, str]()
-    for weight in model.weights:
-        known |= {*weight.names}
-        scaled |= dict.fromkeys([*weight.tensors][1:], next(iter(weight.tensors), ""))
-    for name in model.entries:
         prefix, _, role = name.rpartition(".")
-        missing = f"{prefix}.{scaled.get(role)}".removeprefix(".")
-        if role in scaled and name not in known and missing not in known:
-            orphans[name] = missing
-    return orphans
+        whole = f"{prefix}.{scaled.get(role)}".removeprefix(".")
+        # called like codes, like a weight, or like all experts of a layer
+        is_called = name.endswith(WEIGHT) or holds_experts(entry)
+        is_weight = role in codes or (is_called and not known)
+        if name in known:
+            continue
+        if role in scaled and whole not in known:
+            why = f"scales a weight, as other tensors of that name do, but there is no {whole}"
+        elif entry.dtype in UNQUANTISED and (scale := _scale_beside(model.entries, name)):
+            why = (
+                f"holds plain {entry.dtype}, but {scale} is beside it, as beside codes, or as in "
+                "models that are calibrated and not yet compressed"
+            )
+        elif prefix in prefixes and not f".{role}".endswith((".bias", *SERVING, *CACHE)):
+            why = f"is beside the codes of {prefix}, and may change what they mean"
+        elif is_weight and holds_codes(entry) and not isinstance(entry.desc, RecordDesc):
+            why = f"holds codes of {entry.dtype}, but nothing beside it scales them"
+        else:
+            continue
+        yield name, why
+
+
+def _scale_beside(entries: Entries, name: str) -> str | None:
+    """Return a tensor beside a weight of floats that only codes should have."""
+    layer = name.removesuffix(WEIGHT)
+    names = [*(f"{name}{end}" for end in _SCALING.split())]
+    names += [f"{layer}{end}" for end in _CHANGING.split()]
+    return next((x for x in names if x in entries), None) if layer != name else None
 
 
 # --- what the tensors of a weight are ---

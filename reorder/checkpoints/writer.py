@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from memdesc.errors import MemdescError, short_repr
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.formats.safetensors import shard_stem, stem_of
+from reorder.checkpoints.formats.safetensors import is_file_of, stem_of
 from reorder.disk import NO_LINK, check_writable, errors_of, reason_of, sync_folder, write_at
 from reorder.messages import first_of
 from reorder.system import system_function
@@ -329,7 +329,7 @@ def _check_replaced(target: Path, written: Collection[str], homes: Mapping[str, 
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if Path(folder, name).is_symlink()]
         held = (os.path.relpath(Path(folder, name), target) for name in (*names, *links))
-        lost += (name for name in held if name not in written and not shard_stem(name, own))
+        lost += (name for name in held if name not in written and not is_file_of(own, name))
     if lost:
         named = first_of(map(short_repr, sorted(lost)))
         raise MemdescError(

@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 
 from memdesc import MemdescError
 from memdesc.tags import LETTERS
-from reorder.checkpoints.compare import Content, Contents, Pair, compare_contents, contents_of
+from reorder.checkpoints.compare import (
+    Content,
+    Contents,
+    Pair,
+    compare_contents,
+    contents_of,
+    numbers_of,
+)
+from reorder.checkpoints.files import read_model
 from reorder.checkpoints.formats.table import FORMATS, read_container
+from reorder.checkpoints.weights import Weight
 from reorder.cli.command import Command, Facts, Options, Said, facts_of
 from reorder.cli.tensors import Operand, Reading, read_tensor
 from reorder.comparison import Difference, compare_values
@@ -68,7 +77,17 @@ def _readings(options: Options) -> list[Reading]:
 
 def _read(path: str, how: Reading) -> Memory:
     operand = Operand(path)
+    if (weight := _only_weight(operand, how)) is not None:
+        return numbers_of(weight)
     return read_tensor(operand, how if operand.is_raw else how._replace(offset=None))[0]
+
+
+def _only_weight(operand: Operand, how: Reading) -> Weight | None:
+    """Return the weight that a file holds and nothing else, as `reorder --scale` writes it."""
+    if operand.is_raw or operand.is_npy or (operand.name, how.layout, how.dims) != (None,) * 3:
+        return None
+    items = [*read_model(operand.path).items(is_strict=False).values()]
+    return items[0] if len(items) == 1 and isinstance(items[0], Weight) else None
 
 
 def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
@@ -111,7 +130,8 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
         where = [_where(*pair) for pair in zip(names, result.by_dim, strict=True)]
         facts |= {"worst": worst, "first": first, "where": where}
-    if notes := [note for path in paths if (note := Operand(path).codes_note())]:
+    codes = (x for x, how in zip(paths, readings, strict=True) if not _only_weight(Operand(x), how))
+    if notes := [note for path in codes if (note := Operand(path).codes_note())]:
         facts["notes"] = notes
     padding = dict(zip("ab", result.padding, strict=True))
     facts |= {"padding_not_zero": padding, "padding_differs": result.padding_differs}

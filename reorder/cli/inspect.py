@@ -20,7 +20,7 @@ from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, UNQUANTISED, WEIGHT, Container, Entry
 from reorder.checkpoints.formats.table import read_container
-from reorder.checkpoints.weights import Model, Weight, find_misdeclared, find_orphans
+from reorder.checkpoints.weights import Model, Weight, find_misfits
 from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
 from reorder.cli.tensors import Operand
 from reorder.messages import first_of, starred
@@ -50,9 +50,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
     weights = _weights(container, model.weights)
     chosen = [weight for weight in weights if weight.codes.name in shown]
     chosen.sort(key=lambda weight: weight.prefix)
-    floats = (weight.prefix for weight in weights if weight.desc is None)
-    plain, unscaled = find_misdeclared(model, floats)
-    orphans = find_orphans(model)
+    is_quantised = model.claims.said is not None or any(x.desc for x in model.weights)
+    misfits = dict(find_misfits(model)) if is_quantised else {}
     facts: Facts = {
         "files": [*map(str, container.files)],
         "tensors": wanted,
@@ -75,27 +74,22 @@ def _answer(options: Options) -> tuple[Facts, int]:
         ],
         **_layers(chosen),
         "unread": {file: [*unread.names] for file, unread in container.unread.items()},
-        "unscaled": sorted([*unscaled, *orphans]),
-        "notes": _notes(model, plain, unscaled, orphans),
+        "misfits": sorted(misfits),
+        "notes": _notes(model, misfits),
     }
-    return facts, 1 if facts["unread"] or facts["unscaled"] or not wanted else 0
+    return facts, 1 if facts["unread"] or misfits or not wanted else 0
 
 
-def _notes(
-    model: Model, plain: dict[str, str], unscaled: dict[str, str], orphans: dict[str, str]
-) -> list[str]:
+def _notes(model: Model, misfits: dict[str, str]) -> list[str]:
     """Say which weights are not read as records, what is missing, and what config.json changes."""
     container, groups = model.container, model.weights
     notes = _noted(map(_why_codes, (group for group in groups if group.desc is None)))
-    why = "it scales a weight, as other tensors of that name do, but there is no "
-    scaling_none = {name: why + weight for name, weight in orphans.items()}
-    for reasons in (plain, unscaled, scaling_none):
-        notes += _noted((layer, reason, reason) for layer, reason in reasons.items())
+    notes += _noted((name, why, f"it {why}") for name, why in misfits.items())
     if container.left_out:
         notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
     # a tensor may be a record by itself, as in GGUF
     has_blocks = any(isinstance(entry.desc, RecordDesc) for entry in container.entries.values())
-    is_plain = not (groups or unscaled or container.unread or has_blocks)
+    is_plain = not (groups or misfits or container.unread or has_blocks)
     try:  # config files may say that weights mean other numbers, or that plain ones are quantised
         if any(group.desc is not None for group in groups):
             model.configs.refuse_changed()

@@ -209,7 +209,9 @@ class Conversion:
             weights=len(self.steps),
             converted=len(moved),
             copied=len(self.steps) - len(moved),
-            bytes_in=sum(entry.nbytes for step in self.steps for entry in step.sources.values()),
+            bytes_in=sum(
+                entry.stored_nbytes for step in self.steps for entry in step.sources.values()
+            ),
             bytes_out=sum(file.nbytes for file in self.writer.files.values()),
             files=len(self.writer.files),
             warnings=self.warnings,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from reorder.checkpoints.formats.entry import (
     is_order_hidden,
     safe_path,
 )
-from reorder.checkpoints.formats.safetensors import find_indices, plan_shards, shard_stem, stem_of
+from reorder.checkpoints.formats.safetensors import find_indices, plan_shards, stem_of
 from reorder.checkpoints.formats.table import FOREIGN_ENDINGS, FORMATS, format_of, plan_file
 from reorder.disk import read_small, reason_of
 from reorder.messages import first_of
@@ -34,18 +33,12 @@ if TYPE_CHECKING:
     from reorder.checkpoints.formats.entry import Container
 
 _SHARDS = "safetensors"
-_WEIGHTS = ".safetensors"
+# endings of files of weights: those of other programs, other types or other parts of a model
+_WEIGHTS = {*FOREIGN_ENDINGS, ".safetensors", ".gguf", ".onnx"}
 # the size of shards if the source is one file, which stays one: larger than any file
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
-# the same weights as pickles, in Mistral's files, or in another type; none of these are read
-_SAME = re.compile(
-    r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth"
-    r"|consolidated.*\.safetensors(\.index\.json)?"
-    r"|(diffusion_pytorch_)?model(-\d+-of-\d+)?\.(?!safetensors)[\w-]+\.safetensors(\.index\.json)?"
-    r"|(diffusion_pytorch_)?model\.safetensors\.index\.[\w-]+\.json)"
-)
 
 
 def is_folder(target: Path) -> bool:
@@ -102,16 +95,12 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
         tell(f"{first_of(map(short_repr, container.left_out))} are not written: {NOT_BYTES}")
     others = [*_other_files(source, container)]
     if is_folder(target):
-        names = (path.name for path in container.files)
-        # a file may have any name, which says nothing about the folder that it becomes
-        stem = stem_of(names, is_any=source not in container.files)
-        files = _beside(source, stem, plan, others)
-        # weights that are not tensors of this checkpoint: an index leaves them out
-        is_indexed = any("/" not in x.name and x.name.endswith(_WEIGHTS) for x in files)
+        files = _beside(source, plan, others)
         if shard_bytes is None:
             sizes = [FileState.at(path).nbytes for path in container.files]
             shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-        files += plan_shards(tensors, metadata, shard_bytes, stem=stem, is_indexed=is_indexed)
+        stem = stem_of(path.name for path in container.files)
+        files += plan_shards(tensors, metadata, shard_bytes, stem=stem)
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
     else:
@@ -127,30 +116,23 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
     return [file.with_data(known) for file in files]
 
 
-def _beside(source: Path, stem: str, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile]:
+def _beside(source: Path, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile]:
     """Plan what the other files of a model become in a folder; add steps and warnings."""
     is_changed = not all(step.change.is_copy for step in plan.steps)
-    files, left, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
+    files, told, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
     for path in paths:
-        name = path.relative_to(source).as_posix()
+        name, why = path.relative_to(source).as_posix(), ""
+        has_weights = path.suffix in _WEIGHTS or ".index." in path.name
         if path.is_dir():
-            why = "they are links to folders"
+            why = "left out, because they are links to folders"
         elif not safe_path(source, name, "the file").exists():
             raise MemdescError(
                 f"{str(path)!r} is a link that leads nowhere; remove it, or put the file there"
             )
-        elif name == f"{stem}{_WEIGHTS}":
-            raise MemdescError(
-                f"{str(path)!r} is not a file of the checkpoint, whose index names other files, "
-                "but loaders take it instead of these; move away the weights that are wrong, or "
-                "the index"
-            )
-        elif shard_stem(name, stem):
-            why = "they are not part of the model that was read"
-        elif is_changed and _SAME.fullmatch(path.name):
-            why = "their weights are not converted"
+        elif has_weights and path.parent == source:
+            why = "left out, because they are not files of the checkpoint that was read"
         elif name in OLD_CONFIGS and plan.is_redeclared:
-            why = "they describe the input"
+            why = "left out, because they describe the input"
             if plan.left and plan.model.configs.sections[0] != CONFIG:
                 raise MemdescError(
                     f"{name} would be left out, because it describes the input, but {CONFIG} does "
@@ -159,16 +141,16 @@ def _beside(source: Path, stem: str, plan: Plan, paths: Sequence[Path]) -> list[
                 )
         elif name == CONFIG:
             config = [path]
-            continue
         else:
+            why = "copied, but not converted" if has_weights and is_changed else ""
             state, inner = FileState.at(path), f"\0{name}"
             nbytes, shape = state.nbytes, (state.nbytes,)
             entry = Entry(path.name, "u8", shape, path, 0, nbytes, state)
             plan.copied.append(copied_step(entry, Tensor(inner, "u8", shape, nbytes)))
             files.append(PlannedFile(name, nbytes, (), {inner: (0, nbytes)}))
-            continue
-        left.setdefault(why, []).append(name)
-    plan.warnings += [f"left out, because {why}: {first_of(x)}" for why, x in left.items()]
+        if why:
+            told.setdefault(why, []).append(name)
+    plan.warnings += [f"{why}: {first_of(names)}" for why, names in told.items()]
     for path in config:
         text = moved_config(read_small(path, MAX_CONFIG), plan)
         files.append(PlannedFile(CONFIG, len(text), ((0, text),), {}))
@@ -214,6 +196,3 @@ def _tensor_warnings(container: Container, plan: Plan) -> Iterator[str]:
             f"the metadata of the .gguf, {first_of(keys)}, are left out: a {form.ending} has no "
             "place for them, and no config.json or tokenizer is made from them"
         )
-    scalars = [short_repr(x.name) for step in plan.steps for x in step.tensors if not x.shape]
-    if scalars and not form.has_scalars:
-        yield f"a {form.ending} stores {first_of(scalars)}, which are scalars, with shape (1,)"

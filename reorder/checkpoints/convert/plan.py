@@ -23,7 +23,7 @@ from memdesc.record import RecordDesc, record_desc
 from memdesc.record.rows import SCHEMES, read_name
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import COPY, PLAIN, WHOLE, FormatName, Rule, is_record
-from reorder.checkpoints.convert.targets import SERVING, Chosen, Decided, left_out_warnings
+from reorder.checkpoints.convert.targets import Chosen, Decided, left_out_warnings
 from reorder.checkpoints.formats.entry import (
     ONE,
     QUANTIZED,
@@ -41,7 +41,15 @@ from reorder.checkpoints.formats.entry import (
 from reorder.checkpoints.moves.changes import ONLY, Change, Quantize, Reorder, Repack, copied
 from reorder.checkpoints.moves.pieces import Cut, cut
 from reorder.checkpoints.moves.tasks import Task
-from reorder.checkpoints.weights import Claims, Weight, decide, holds_codes, tensors_of, weight_of
+from reorder.checkpoints.weights import (
+    SERVING,
+    Claims,
+    Weight,
+    decide,
+    holds_codes,
+    tensors_of,
+    weight_of,
+)
 from reorder.records.repacking import is_rounded, target_desc
 from reorder.values.attr import GROUPED_DIMS, Attr
 from reorder.values.formats import FLOATS, INTEGERS

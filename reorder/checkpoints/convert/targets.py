@@ -23,9 +23,9 @@ from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.config import OUTPUT, is_inner, says_symmetric
 from reorder.checkpoints.convert.rules import FormatName, Rule, read_format
-from reorder.checkpoints.experts import block_of, check_experts, holds_experts, split_stacks
+from reorder.checkpoints.experts import block_of, holds_experts, split_stacks
 from reorder.checkpoints.formats.entry import UNQUANTISED, WEIGHT, model_axes
-from reorder.checkpoints.weights import Model, Weight, beside_floats, find_orphans, holds_codes
+from reorder.checkpoints.weights import CACHE, Model, Weight, find_misfits, holds_codes
 from reorder.messages import first_of
 from reorder.records.numbers import is_integer_number, number_bits
 from reorder.records.repacking import target_desc
@@ -116,13 +116,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 _EXPERT_LOADERS = dict.fromkeys(("gptq", "awq"), "GPTQModel") | dict.fromkeys(
     ("int_quantized", "mxfp8", "compressed_nvfp4", "fp8_block"), "compressed-tensors"
 )
-# The ends of names of tensors that serve activations, kernels, or the KV cache, of which the
-# config.json of an output says nothing; those of the cache are beside attention layers.
-SERVING = (
-    *(".input_scale", ".input_scale_ub", ".input_global_scale", ".input_zero_point"),
-    *(".activation_scale", ".output_scale", ".workspace"),
-)
-_CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_zero_point")
 _MLX, _GGUF = "mlx", "gguf"
 # Matrices that loaders of FP8 do not expect to be quantised, by parts of their names: routers of
 # experts, embeddings, outputs, adapters; what DeepSeek keeps of layers that predict more tokens and
@@ -134,7 +127,6 @@ _KEPT = re.compile(
 )
 _PROJECTION, _SCALE = "out_proj", ".scale"
 _BY_RULE = "--map converts only the weights that its rules name"
-_AGAIN = "get the checkpoint again"
 
 
 def decoded_format(desc: RecordDesc) -> FormatName:
@@ -194,7 +186,6 @@ def decide_target(name: str, model: Model) -> Decided:
             )
         model = model.keeping(split_stacks(model.entries))
         _check_known(model)
-        check_experts(model.entries)
         if model.weights or any(isinstance(e.desc, RecordDesc) for e in model.entries.values()):
             return _decide_weights(name, target, model)
         model.configs.refuse_unknown()
@@ -217,41 +208,16 @@ def _check_known(model: Model) -> None:
         first, *others = unknown
         more = f"; {len(others)} more like it" if others else ""
         raise MemdescError(f"{first.prefix} is not known: {first.reason}{more}; {_BY_RULE}")
-    for name, missing in find_orphans(model).items():
-        raise MemdescError(
-            f"{name} scales a weight, as other tensors of that name do, but there is no {missing}; "
-            f"{_AGAIN}"
-        )
-    known = {name for weight in model.weights for name in weight.names}
-    prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
-    codes = {next(iter(weight.tensors)) for weight in model.weights}
     is_mlx = any(weight.desc and weight.desc.name.startswith(_MLX) for weight in model.weights)
     for name, entry in model.entries.items():
-        prefix, _, role = name.rpartition(".")
         if is_mlx and len(entry.shape) > len("oi"):
             # mlx-lm also changes names, and values such as those of norms (0.32, `sanitize`)
             raise MemdescError(
                 f"{name} of shape {entry.shape} has other axes in MLX than in transformers, and "
                 f"such models may have other names and values there too; {_BY_RULE}"
             )
-        if name in known:
-            continue
-        for scale in beside_floats(model.entries, name) if entry.dtype in UNQUANTISED else ():
-            raise MemdescError(
-                f"{name} holds plain {entry.dtype}, but {scale} is beside it, as beside codes, or "
-                "as in models that are calibrated and not yet compressed; compress the model with "
-                f"the program that made it, or remove {scale} if it is left over"
-            )
-        if prefix in prefixes and not f".{role}".endswith((".bias", *SERVING, *_CACHE)):
-            what = f"is beside the codes of {prefix}, and may change what they mean"
-            raise MemdescError(f"{name} {what}; {_BY_RULE}")
-        # called like codes, like a weight, or like all experts of a layer
-        is_called = name.endswith(WEIGHT) or holds_experts(entry)
-        is_weight = role in codes or (is_called and not known)
-        if holds_codes(entry) and is_weight and not isinstance(entry.desc, RecordDesc):
-            what = f"of {entry.dtype} holds codes, but nothing beside it scales them"
-            way = "let --map quantise the weights that its rules name"
-            raise MemdescError(f"{name} {what}; {_AGAIN}, or {way}")
+    for name, why in find_misfits(model):
+        raise MemdescError(f"{name} {why}; get the checkpoint again, or {_BY_RULE}")
 
 
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:
@@ -278,7 +244,7 @@ def _decide_weights(name: str, target: Target, model: Model) -> Decided:
         why = f"they are {name} already; copy it"
         way = f"--map '*: {dtype or 'bf16'}' decodes them"
         raise _nothing(model, why if model.weights else f"they are blocks of {blocks[0]}; {way}")
-    lost = [tensor for tensor in model.entries if f".{tensor}".endswith(_CACHE)]
+    lost = [tensor for tensor in model.entries if f".{tensor}".endswith(CACHE)]
     kept = {tensor: entry for tensor, entry in model.entries.items() if tensor not in {*lost}}
     warnings = (*misread, *_rounded(rounded, dtype or ""), *left_out_warnings(lost))
     return Decided(model.keeping(kept), target, chosen, warnings)
@@ -370,6 +336,11 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     moved, left, stacks = dict[str, str](), list[str](), list[str]()
     for full, entry in model.entries.items():
         layer = full.removesuffix(WEIGHT)
+        if full[1:].endswith(_SCALE):
+            # transformers 5.24, `update_weight_conversions` of `quantizer_finegrained_fp8.py`
+            raise MemdescError(
+                f"{full} is called like scales of codes, and transformers would take it for that"
+            )
         if entry.dtype not in UNQUANTISED:
             continue
         stacks += [full] if holds_experts(entry) else []
@@ -407,12 +378,6 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
             warnings.append(f"{first_of(names)} stay floats: {why}")
-    # transformers 5.24, `update_weight_conversions` of `quantizer_finegrained_fp8.py`
-    if taken := [full for full in model.entries if full[1:].endswith(_SCALE)]:
-        warnings.append(
-            f"transformers 5.24 takes {first_of(taken)} for scales of codes, except in Inkling2, "
-            "so the model gets initial values instead"
-        )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst)
     return Decided(model, target, dict.fromkeys(moved, (rule, None)), (*warnings,))
 

@@ -190,7 +190,7 @@ def read_folder(folder: Path) -> Container:
         raise MemdescError(msg)
     numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
     whole = _own(shards)[:1]
-    if whole and whole == [x for x in shards if shard_stem(x) == shard_stem(whole[0])]:
+    if whole and whole == [x for x in shards if is_file_of(whole[0].removesuffix(_ENDING), x)]:
         shards = whole
     elif numbered:
         shards = numbered
@@ -284,28 +284,23 @@ def _weight_map(text: bytes) -> dict[str, str]:
     raise MemdescError("it has no 'weight_map' from names of tensors to files")
 
 
-def shard_stem(name: str, own: str = _STEM) -> str | None:
-    """Return what the name of a file of a model starts with; None for other files.
-
-    It is what transformers or diffusers look for, or what the names of a model's `own` files start
-    with.
-    """
+def is_file_of(stem: str, name: str) -> bool:
+    """Whether a file has the name of a whole model, of a shard, or of an index with this stem."""
     numbered = _NUMBERED.fullmatch(name)
-    stem = numbered[1] if numbered else name.removesuffix(INDEX_ENDING).removesuffix(_ENDING)
-    return stem if stem in (*_STEMS, own) and stem != name else None
+    return (numbered[1] if numbered else name) in (
+        stem,
+        f"{stem}{_ENDING}",
+        f"{stem}{INDEX_ENDING}",
+    )
 
 
-def stem_of(names: Iterable[str], *, is_any: bool = True) -> str:
-    """Return what the names of a model's files start with, without variants such as ``.fp16``.
+def stem_of(names: Iterable[str]) -> str:
+    """Return what the names of a model's files start with; ``model`` if they start differently.
 
-    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``). It
-    is ``model`` if the names start differently or, unless `is_any`, not as transformers or
-    diffusers expects.
+    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``).
     """
-    stems = {re.sub(_NUMBERED, r"\1", name).removesuffix(_ENDING) for name in names}
-    stem = stems.pop() if len(stems) == 1 else _STEM
-    known = stem.partition(".")[0]
-    return known if known in _STEMS else stem if is_any else _STEM
+    stems = {re.sub(_NUMBERED, r"\1", x).removesuffix(_ENDING) for x in names if _ENDING in x}
+    return stems.pop() if len(stems) == 1 else _STEM
 
 
 def plan_shards(
@@ -314,12 +309,11 @@ def plan_shards(
     max_nbytes: int,
     *,
     stem: str = _STEM,
-    is_indexed: bool = False,
 ) -> tuple[PlannedFile, ...]:
     """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
 
-    A larger tensor gets a shard of its own. What fits into one file is written as one, and without
-    an index unless `is_indexed`. The names of all files start with `stem`.
+    A larger tensor gets a shard of its own. What fits into one file is written as one, without an
+    index. The names of all files start with `stem`.
     """
     check_planned(stem, tensors)
     shards: list[list[Tensor]] = [[]]
@@ -335,7 +329,7 @@ def plan_shards(
         names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
     contents = [*zip(names, shards, strict=True)]
     files = [plan(name, tensors, metadata) for name, tensors in contents]
-    if count == 1 and not is_indexed:
+    if count == 1:
         return (*files,)
     homes = {tensor.name: name for name, tensors in contents for tensor in tensors}
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}

@@ -36,8 +36,6 @@ class Format(NamedTuple):
     plan: Callable[[str, Sequence[Tensor], Mapping[str, Any]], PlannedFile] | None
     # whether files have room for metadata
     has_metadata: bool = True
-    # whether tensors may have no dims
-    has_scalars: bool = True
     # whether it holds one array without a name, and every reader sees the order of its axes
     is_array: bool = False
     # compares the bytes of a file with its checksums, if such files have them
@@ -55,7 +53,7 @@ _SAFETENSORS = rb".{3}[\0-\5]\0{4}\{"
 # A new format is one more module, and its row here.
 _ROWS = (
     Format("safetensors", _SAFETENSORS, "a .safetensors file", safetensors.read, safetensors.plan),
-    Format("gguf", b"GGUF", "a GGUF file", gguf.read, gguf.plan, has_scalars=False),
+    Format("gguf", b"GGUF", "a GGUF file", gguf.read, gguf.plan),
     Format(
         "npy", _NPY, "a .npy file", npy.read_npy, npy.plan_npy, has_metadata=False, is_array=True
     ),

@@ -34,8 +34,6 @@ _LONG_RUN = 64 << 10
 # The bytes of a piece that mostly stays in the caches of a machine; pieces are larger only if that
 # makes their runs long.
 _SMALL_PIECE = 16 << 20
-# the most pieces of a change: with more, the conversion would seem to hang
-_MOST_PIECES = 2**20
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
 
@@ -196,20 +194,9 @@ def cut(change: Change, max_bytes: int, threads: int = 1, wanted: int = _PIECE_N
         is_written = any(operand.nbytes for operand in change.writes.values())
         return Cut(change, () if is_written else (1,) * len(dims))
 
-    def cut_to(most: int) -> Cut:
-        bounds = max(min(wanted, most // threads), 1), most
-        return Cut(change, _sizes(dims, operands, change.alignment, bounds))
-
+    bounds = max(min(wanted, max_bytes // threads), 1), max_bytes
     with about(change):
-        need = max_bytes
-        while cut_to(need).number > _MOST_PIECES and need // threads < wanted:
-            need *= 2
-        if need > max_bytes:
-            raise MemdescError(
-                f"max_bytes {max_bytes} would cut it into {cut_to(max_bytes).number} pieces, and "
-                f"more than {_MOST_PIECES} take too long; give {need} or more, such as 100MiB"
-            )
-        return cut_to(max_bytes)
+        return Cut(change, _sizes(dims, operands, change.alignment, bounds))
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike

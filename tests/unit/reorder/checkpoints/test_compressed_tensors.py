@@ -102,11 +102,9 @@ def test_inspect_says_which_layers_are_quantised(
         ["pack_quantized", 4, "groups of 16 inputs", ["m.0.up", "m.1.up"], 1832, 2880],
     ]
     assert plain == {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
-    assert facts["notes"] == [
-        "m.2.up: config.json declares pack_quantized, but its weight is plain"
-    ]
+    assert facts["notes"] == []
     assert main(["inspect", str(folder)]) == 0
-    assert capsys.readouterr().out.splitlines()[-4:-1] == [
+    assert capsys.readouterr().out.splitlines()[-3:] == [
         "int_quantized, 8 bits, a scale for each output, 8.333 bits per weight: m.*.down (2)",
         "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
         "not quantised, 3360 bytes: lm_head, m.*.up (1)",
@@ -132,11 +130,10 @@ def test_codes_without_scales_beside_an_invalid_expression_are_counted(
 ) -> None:
     section = _section("pack-quantized", _group(4, "group"), ignore=["re:("])
     codes = {"fc.weight_packed": _layer("pack_quantized", group=16)["fc.weight_packed"]}
-    floats = {"head.weight": np.ones((8, 30), np.float16)}
-    folder = _folder(tmp_path / "in", floats | codes, section)
+    folder = _folder(tmp_path / "in", codes, section)
     facts = _inspected(folder, capsys, code=1)
-    assert facts["unscaled"] == ["fc"]
-    assert [note.partition(": ")[0] for note in facts["notes"]] == ["head", "fc"]
+    assert facts["misfits"] == ["fc.weight_packed"]
+    assert [note.partition(": ")[0] for note in facts["notes"]] == ["fc.weight_packed"]
 
 
 def test_parts_of_a_model_may_list_layers_in_another_order(tmp_path: Path) -> None:

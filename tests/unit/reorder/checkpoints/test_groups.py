@@ -73,6 +73,9 @@ def test_scales_of_act_order_are_looked_up(folder: Path, kind: type) -> None:
     for small in (1 << 12, 1 << 30):
         out, rule = folder.parent / f"{small}.safetensors", "fc: gptq -> plain(axes=oi), f32"
         assert np.array_equal(converted(folder, out, rule, max_bytes=small)["fc.weight"], wanted.T)
+    # scales that are looked up are read once
+    report = reorder.convert(folder, folder.parent / "out.npz", "bf16")
+    assert report.bytes_in == sum(array.nbytes for array in layer.values())
     assert "which no record holds" in refused(folder, folder.parent / "no", "fc: gptq -> awq")
     for step, shown in ((1, "1 to 4"), (-1, "-1 to 2")):
         write(folder, layer, g_idx=(order + step).astype(kind))

@@ -54,28 +54,34 @@ def _names_in(path: Path) -> set[str]:
         return set(found)
 
 
-_CONVERTED = "left out, because their weights are not converted: "
+_OTHERS = "left out, because they are not files of the checkpoint that was read: "
 _ADAPTER: _Files = {"adapter_model.safetensors": {"lora": _X}}
 _STRAY: _Files = {"other.safetensors": _OTHER}
 _INDEXED: _Files = {**_STRAY, "other.safetensors.index.json": _index(other="other.safetensors")}
 # a model, files beside its tensors, the files that are left out, and what is said
 _KEPT: list[tuple[_Files, _Files, tuple[str, ...], str]] = [
-    (_ONE, _ADAPTER, (), ""),
     ({"x-00001-of-00001.safetensors": {"a": _X, "b": _X}}, {}, (), ""),
-    ({"model-00001-of-00001.safetensors": {"a": _X, "b": _X}}, _ADAPTER, (), ""),
-    (_ONE, _INDEXED, (), ""),
-    (_TWO, _INDEXED, (), ""),
-    (_TWO, _STRAY, (), ""),
-    (_TWO, {_LOST: _OTHER}, (_LOST,), f"are not part of the model that was read: {_LOST}"),
     *(
-        (_ONE, {name: "x", "training_args.bin": "x"}, (name,), f"{_CONVERTED}{name}")
+        (own, others, (*others,), f"{_OTHERS}{', '.join(sorted(others))}")
+        for own, others in (
+            (_ONE, _ADAPTER),
+            ({"model-00001-of-00001.safetensors": {"a": _X, "b": _X}}, _ADAPTER),
+            (_ONE, _INDEXED),
+            (_TWO, _INDEXED),
+            (_TWO, _STRAY),
+            (_TWO, {_LOST: _OTHER}),
+        )
+    ),
+    *(
+        (_ONE, {name: "x", "tokenizer.model": "x"}, (name,), f"{_OTHERS}{name}")
         for name in (
             *("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors"),
             *("model-00001-of-00002.fp16.safetensors", "model.safetensors.index.fp16.json"),
-            "model.fp16.safetensors.index.json",
+            *("model.fp16.safetensors.index.json", "model-q4_0.gguf"),
         )
     ),
-    (_ONE, {"a/b/large.bin": "x" * 50_000, "a/c.txt": "", "config.json": "{}"}, (), ""),
+    (_ONE, {"2_Dense/model.safetensors": _OTHER}, (), "copied, but not converted: 2_Dense/model"),
+    (_ONE, {"a/b/large": "x" * 50_000, "a/c.txt": "", "config.json": "{}"}, (), ""),
     (_ONE, {".cache/x": "x"}, (".cache/x",), ""),
     (_ONE, {"no": "x", "a/one": Path("../two"), "two": Path("no")}, (), ""),
     (
@@ -103,13 +109,9 @@ def test_files_beside_the_tensors_are_copied_or_named(
                 assert not (out / name).is_symlink()
                 assert (out / name).read_bytes() == (source / name).read_bytes()
         assert _names_in(out) == {"a", "b"}
-        # other weights stay out of the model
-        beside = [name for name in others if name.endswith(".safetensors")]
-        is_indexed = (out / "model.safetensors.index.json").exists()
-        assert is_indexed or not {*beside} - {*left_out}
 
 
-@pytest.mark.parametrize("stem", ["adapter_model", "consolidated", "model", "model.fp16"])
+@pytest.mark.parametrize("stem", ["adapter_model", "consolidated", "model", "x"])
 def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     tmp_path: Path, stem: str
 ) -> None:
@@ -117,7 +119,6 @@ def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     source = _made(
         tmp_path / "model", {f"{stem}.safetensors": tensors, "adapter_config.json": "{}"}
     )
-    stem = stem.removesuffix(".fp16")
     one = f"{stem}.safetensors"
     convert(source, many, "bf16", options=ConvertOptions(shard_bytes=1 << 13))
     parts = {f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)}
@@ -126,7 +127,7 @@ def test_a_loader_finds_the_files_of_a_folder_by_the_names_that_they_had(
     lost = f"{stem}-00001-of-00003.safetensors"
     settings = ConvertOptions(shard_bytes=1 << 20)
     said = convert(_made(many, {lost: {"c": _X}}), again, "f16", options=settings).warnings
-    assert f"left out, because they are not part of the model that was read: {lost}" in said
+    assert f"{_OTHERS}{lost}" in said
     assert {path.name for path in again.iterdir()} == {one, "adapter_config.json"}
     # shards of other counts may be replaced
     convert(source, many, "bf16", options=ConvertOptions(overwrite=True))
@@ -138,7 +139,7 @@ def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> Non
     variant = f"{stem}.fp16.safetensors"
     source = _made(tmp_path / "in", {f"{stem}.safetensors": x, variant: {"a": -_X}})
     out, again = tmp_path / "out", tmp_path / "again"
-    assert f"{_CONVERTED}{variant}" in "".join(convert(source, out, map=["a: f16"]).warnings)
+    assert f"{_OTHERS}{variant}" in "".join(convert(source, out, map=["a: f16"]).warnings)
     assert [path.name for path in out.iterdir()] == [f"{stem}.safetensors"]
     parts = [f"{stem}-0000{k}-of-00002.safetensors" for k in (1, 2)]
     many = _made(tmp_path / "many", {parts[0]: x, parts[1]: {"b": _X}, variant: {"a": -_X}})
@@ -149,12 +150,14 @@ def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> Non
         convert(path, again, map=["a: f16"], options=ConvertOptions(overwrite=True))
         assert {path.name for path in again.iterdir()} == {*parts, index}
         assert _names_in(again) == {"a", "b"}
-    (out / f"{stem}.safetensors").rename(out / variant)
-    convert(out / variant, tmp_path / "file")
-    assert [path.name for path in (tmp_path / "file").iterdir()] == [f"{stem}.safetensors"]
-    (out / variant).rename(out / "x.safetensors")
-    convert(out / "x.safetensors", tmp_path / "other")
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["model.safetensors"]
+
+
+def test_weights_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
+    source = _made(tmp_path / "in", _TWO | {"model.safetensors": _OTHER})
+    (said,) = convert(source, tmp_path / "out", map=["a: f16"]).warnings
+    assert said == f"{_OTHERS}model.safetensors"
+    assert _names_in(tmp_path / "out") == {"a", "b"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*_TWO}
 
 
 def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
@@ -174,7 +177,6 @@ def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
 
 # files beside the tensors, and why they are refused
 _REFUSED: list[tuple[_Files, _Files, str]] = [
-    (_TWO, {"model.safetensors": _OTHER}, "is not a file of the checkpoint, whose index names"),
     (_ONE, {"notes": Path("nowhere")}, "notes' is a link that leads nowhere"),
     (_ONE, {"notes": Path("../nowhere")}, "notes' is a link out of"),
     (_ONE, {"notes": Path("notes")}, "notes' cannot be followed"),

@@ -259,9 +259,8 @@ cannot say that model.embed_tokens is
 c_fc.weight of shape (128, 512) with a bias of shape (512,) has its outputs las
     refused({"c_fc.weight": ones(128, 512), "c_fc.bias": ones(512)}, None, "fp8-block")
     made({"c_fc.weight": ones(512, 128), "c_fc.bias": ones(512)}, None, "fp8-block")
-norm.scale for scales of codes, except in Inkling2
-    made({"up.weight": ones(128, 128), "norm.scale": ones(128)}, None, "fp8-block")
-! for scales of codes
+norm.scale is called like scales of codes, and transformers would take it for that
+    refused({"up.weight": ones(128, 128), "norm.scale": ones(128)}, None, "fp8-block")
     made({"up.weight": ones(128, 128), "norm.scales": ones(128)}, None, "fp8-block")
 up.weight: x[3, 4] is nan; only finite values can be quantised
     refused({"up.weight": nan_at(3, 4)}, None, "fp8-block")
@@ -315,9 +314,9 @@ rule '--to fp8-block: floats -> fp8_block(scale_inv=True)': later rules leave it
     made({"up.weight": ones(128, 128)}, None, "fp8-block", {}, "*.0.mlp.*: f16", same=False)
 
 # what is damaged, or not compressed yet
-down.weight of f8_e4m3 holds codes, but nothing beside it scales them
+down.weight holds codes of f8_e4m3, but nothing beside it scales them
     refused({"down.weight": fp8()["weight"], "up.weight": ones(128, 128)}, FP8, "fp8-block")
-experts.down_proj of f8_e4m3 holds codes, but nothing beside it scales them
+experts.down_proj holds codes of f8_e4m3, but nothing beside it scales them
     refused({"experts.down_proj": fp8()["weight"][None], "up.weight": ones(128, 128)}, None,
         "fp8-block")
 up.weight holds plain bf16, but model.layers.0.mlp.up.weight_scale is beside it
@@ -379,12 +378,6 @@ model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1
 fc.comfy_quant belong to model.layers.0.mlp.fc.weight, and
     refused(under("fc", {"weight": np.ones((8, 256), "i1"), "weight_scale": ones(8, 1),
         "comfy_quant": np.ones(8, "u1")}), None, None, {}, "*.fc: int_quantized -> plain, bf16")
---to bf16: 'model.layers.0.mlp' has expert 2, but
-up of expert 1 is missing; get
-    refused(awq(), AWQ, "bf16", experts(1) | under(L0 + "experts.2.up", awq()))
---to awq: 'model.layers.0.mlp' has expert 1, but
-down of expert 1 is missing; get
-    refused(awq(), AWQ, "awq", experts(2) | under(L0 + "experts.0.down", awq()))
 model.layers.0.mlp._weight is not known
 there is no record for quant_method 'torchao'
     refused({"_weight_qdata": np.zeros((16, 2, 32, 4), "i4"), "up.weight": ones(128, 128),
@@ -403,7 +396,7 @@ none is quantised, and in its numbered blocks there is no matrix of floats
     refused({"weight": ones(4, 4)}, None, "fp8-block")
 none is quantised; GPTQModel quantises floats
     refused({"weight": ones(4, 4)}, None, "awq")
-model.layers.2.mlp.weight of f8_e4m3 holds codes, but nothing beside it scales
+model.layers.2.mlp.weight holds codes of f8_e4m3, but nothing beside it scales
     refused(fp8(), FP8, "bf16", {L2 + "weight": fp8()["weight"]})
 model.layers.2.mlp.weight_scale_inv scales a weight, as other tensors of that
 name do, but there is no model.layers.2.mlp.weight; get the checkpoint

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.record import known_records, record_desc
 from reorder.checkpoints.formats.entry import Place
-from reorder.checkpoints.moves import pieces as pieces_module
 from reorder.checkpoints.moves.changes import ONLY, Quantize, Reorder, Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
 from reorder.checkpoints.moves.pieces import Piece, cut
@@ -39,23 +37,6 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
 def test_odd_rows_of_packed_elements_are_cut_in_pairs() -> None:
     pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 20)
     assert [piece.change.dims for piece in pieces] == [(4, 5), (4, 5), (2, 5)]
-
-
-@pytest.mark.parametrize(
-    ("dims", "tag", "most", "max_bytes"),
-    [((8192, 8192), "ba", 1 << 20, 10), ((27, 22, 11, 8), "cdba", 16, 5000)],
-)
-def test_pieces_that_would_be_endless_are_refused_with_a_size_that_works(
-    dims: tuple[int, ...], tag: str, most: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pieces_module, "_MOST_PIECES", most)
-    change = Reorder(memory_desc(dims, "f32"), memory_desc(dims, "s4", tag))
-    with pytest.raises(MemdescError, match=rf"pieces, and more than {most} take") as found:
-        cut(change, max_bytes, threads=2)
-    (need,) = re.findall(r"give (\d+) or more", str(found.value))
-    assert cut(change, int(need), threads=2).number <= most
-    # no bound of the caller's makes so many pieces of this tensor
-    assert cut(change, 1 << 40, wanted=100).number > most
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
