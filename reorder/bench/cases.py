@@ -125,9 +125,7 @@ def attr_of(dims: tuple[int, ...], options: Mapping[str, str]) -> Attr | None:
 def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) -> dict[str, Any]:
     widths = tuple(map(int, groups.split("x"))) if groups else ()
     if len(widths) > len(dims) or 0 in widths:
-        raise MemdescError(
-            f"groups {groups} do not fit dims {dims}: give at most {len(dims)} sizes above 0"
-        )
+        raise MemdescError(f"groups {groups} do not fit dims {dims}")
     widths_of_all = (*(1,) * (len(dims) - len(widths)), *widths)
     counts = [-(-dim // width) for dim, width in zip(dims, widths_of_all, strict=True)]
     count = prod(n for dim, n in enumerate(counts) if mask >> dim & 1)

@@ -1,9 +1,7 @@
-"""`memdesc compare`: compare two tensors, checkpoints or folders by their values."""
+"""`memdesc compare`: compare two tensors or checkpoints by their values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -12,23 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memdesc import MemdescError
+from memdesc.dtypes import DATA_TYPES
 from memdesc.tags import LETTERS
-from reorder.checkpoints.compare import (
-    Content,
-    Contents,
-    Pair,
-    compare_contents,
-    contents_of,
-    numbers_of,
-)
+from reorder.checkpoints.compare import Pair, compare_contents, contents_of, numbers_of
 from reorder.checkpoints.files import read_model
 from reorder.checkpoints.formats.table import FORMATS, read_container
 from reorder.checkpoints.weights import Weight
 from reorder.cli.command import Command, Facts, Options, Said, facts_of
-from reorder.cli.tensors import Operand, Reading, read_tensor
+from reorder.cli.tensors import Operand, Reading
 from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
-from reorder.memory.memory import Memory
 
 # how many ranges of one dim are printed
 _SHOWN = 8
@@ -40,7 +31,6 @@ _AMOUNTS = ("max_ulp", "mean_error", "cosine")
 
 def _answer(options: Options) -> tuple[Facts, int]:
     paths = options.a, options.b
-    readings = _readings(options)
     has_folder = any(as_path(path).is_dir() for path in paths)
     absent = [path for path in paths if has_folder and not as_path(path).exists()]
     if absent and Operand(absent[0]).path.exists():
@@ -48,43 +38,21 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(msg)
     if absent:
         raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
-    if all(map(_is_folder_of_files, paths)):
-        (left, unread_a), (right, unread_b) = map(_files, paths, readings)
-        if left or right:
-            return _compare_sets(options, left, right, unread_a | unread_b)
-    layouts = (options.from_a, options.from_b, options.dims, options.offset)
-    if layouts != (None,) * 4 or not (has_folder or all(map(_is_checkpoint, paths))):
-        return _compare_tensors(options, readings)
+    layouts = (options.from_a, options.from_b, options.dims)
+    if layouts != (None,) * 3 or not (has_folder or all(map(_is_checkpoint, paths))):
+        return _compare_tensors(options)
     if options.dtype is not None:
         raise MemdescError(
             f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
             "tensors"
         )
-    return _compare_sets(options, *contents_of(*paths))
+    return _compare_sets(options)
 
 
-def _readings(options: Options) -> list[Reading]:
-    """Return how to read the files of each side; the offset applies only to raw bytes."""
-    is_for_raw = any(Operand(path).is_raw for path in (options.a, options.b))
-    if options.offset is not None and not is_for_raw:
-        raise MemdescError(
-            f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
-        )
-    sides = (options.from_a, "--from-a"), (options.from_b, "--from-b")
-    how = Reading(None, options.dims, options.dtype, offset=options.offset, is_for_raw=is_for_raw)
-    return [how._replace(layout=layout, flag=flag) for layout, flag in sides]
-
-
-def _read(path: str, how: Reading) -> Memory:
-    operand = Operand(path)
-    if (weight := _only_weight(operand, how)) is not None:
-        return numbers_of(weight)
-    return read_tensor(operand, how if operand.is_raw else how._replace(offset=None))[0]
-
-
-def _only_weight(operand: Operand, how: Reading) -> Weight | None:
+def _only_weight(operand: Operand) -> Weight | None:
     """Return the weight that a file holds and nothing else, as `reorder --scale` writes it."""
-    if operand.is_raw or operand.is_npy or (operand.name, how.layout, how.dims) != (None,) * 3:
+    said = operand.name, operand.how.layout, operand.how.dims
+    if operand.is_raw or operand.is_npy or said != (None,) * 3:
         return None
     items = [*read_model(operand.path).items(is_strict=False).values()]
     return items[0] if len(items) == 1 and isinstance(items[0], Weight) else None
@@ -101,9 +69,22 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
     return "".join(LETTERS[dim] for _, dim in sorted(zip(*by_size, strict=True)))
 
 
-def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Facts, int]:
+def _compare_tensors(options: Options) -> tuple[Facts, int]:
     paths = options.a, options.b
-    a, b = map(_read, paths, readings)
+    operands = [Operand(path) for path in paths]
+    has_raw = any(operand.is_raw for operand in operands)
+    for operand, layout, flag in zip(
+        operands, (options.from_a, options.from_b), ("--from-a", "--from-b"), strict=True
+    ):
+        # the type of raw bytes is not that of an array that says its own
+        has_type = layout is None and not operand.is_raw and operand.entry.dtype in DATA_TYPES
+        dtype = None if has_raw and has_type else options.dtype
+        operand.how = Reading(layout, options.dims, dtype, flag)
+    weights = [*map(_only_weight, operands)]
+    a, b = (
+        operand.read()[0] if weight is None else numbers_of(weight)
+        for operand, weight in zip(operands, weights, strict=True)
+    )
     if a.desc.dims != b.desc.dims:
         order = _memory_order(a.desc.dims, b.desc.dims)
         hint = (
@@ -130,8 +111,8 @@ def _compare_tensors(options: Options, readings: Sequence[Reading]) -> tuple[Fac
         names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
         where = [_where(*pair) for pair in zip(names, result.by_dim, strict=True)]
         facts |= {"worst": worst, "first": first, "where": where}
-    codes = (x for x, how in zip(paths, readings, strict=True) if not _only_weight(Operand(x), how))
-    if notes := [note for path in codes if (note := Operand(path).codes_note())]:
+    codes = [x for x, weight in zip(operands, weights, strict=True) if weight is None]
+    if notes := [note for operand in codes if (note := operand.codes_note())]:
         facts["notes"] = notes
     padding = dict(zip("ab", result.padding, strict=True))
     facts |= {"padding_not_zero": padding, "padding_differs": result.padding_differs}
@@ -196,28 +177,6 @@ def _where(dim: str, counts: NDArray[np.int64]) -> Said:
     return Said({"dim": dim, "differing": ranges, "of": size}, text)
 
 
-def _is_folder_of_files(path: str) -> bool:
-    """Whether a path is a folder of dumps, rather than that of a model."""
-    folder = as_path(path)
-    return folder.is_dir() and not any(
-        entry.name.endswith(_CHECKPOINTS) for entry in folder.iterdir()
-    )
-
-
-def _files(path: str, how: Reading) -> tuple[Contents, dict[str, str]]:
-    """Return the files of a folder by name, and why everything else in it is not read."""
-    files, unread = {}, {}
-    for entry in sorted(as_path(path).iterdir()):
-        name = entry.name
-        if entry.is_file():
-            files[name] = Content(name, str(entry), partial(_read, str(entry), how))
-        elif entry.is_dir():
-            unread[name] = "it is a folder; compare it by its path"
-        else:
-            unread[name] = "it is not a file"
-    return files, unread
-
-
 def _is_checkpoint(path: str) -> bool:
     """Whether a path has several tensors, or a format for several."""
     file = as_path(path)
@@ -229,10 +188,9 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _compare_sets(
-    options: Options, left: Contents, right: Contents, unread: Mapping[str, str]
-) -> tuple[Facts, int]:
-    """Compare what has the same name on both sides; `unread` says why something is left out."""
+def _compare_sets(options: Options) -> tuple[Facts, int]:
+    """Compare what has the same name in both checkpoints."""
+    left, right, unread = contents_of(options.a, options.b)
     pairs = [*compare_contents(left, right, **_tolerance(options))]
     apart = [pair for pair in pairs if not pair.is_equal]
     facts: Facts = {

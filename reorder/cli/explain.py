@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from memdesc import MemoryDesc
 from memdesc.dtypes import BYTE_BITS
-from reorder.bench.cases import attr_of
 from reorder.cli.command import Command, Facts, Line, Options, Said, save
 from reorder.cli.layouts import buffer_of, pair_of
-from reorder.plan.compare import COPY, NO_OP, compare_layouts
+from reorder.plan.compare import COPY, compare_layouts
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan, plan_reorder
+from reorder.values.attr import Attr
 
-# the most elements whose offsets are compared one by one
-_MAX_COMPARED = 1 << 22
 _SIDES = ("src", "dst")
 # in most first-level caches, addresses this far apart share a set, which holds this many lines
 _SET_BYTES, _WAYS, _LINE_BITS = 4096, 16, 512
@@ -29,7 +25,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
 
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
-    attr = attr_of(src.dims, {} if options.scale is None else {"scale": options.scale})
+    attr = None if options.scale is None else Attr(dst_scale=options.scale)
     plan = plan_reorder(src, dst, attr)
     prepared, relation = PreparedReorder(plan), compare_layouts(src, dst)
     kind, why = (relation.kind, relation.why) if attr is None else (COPY, "a scale changes numbers")
@@ -38,8 +34,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
     for key in _SHOWN:
         left, right = getattr(src, key), getattr(dst, key)
         facts[key] = Said(left) if left == right else dict(zip(_SIDES, (left, right), strict=True))
-    if kind != NO_OP and src.nelems <= _MAX_COMPARED:
-        facts["first_moved"] = _first_moved(src, dst)
     elements = dst.padded_nelems if dst.nelems else 0
     nbytes = {
         "bytes_read": src.dtype.nbytes(src.nelems),
@@ -66,23 +60,10 @@ def _answer(options: Options) -> tuple[Facts, int]:
         **{key: Said(count) for key, count in nbytes.items()},
         "indirection_tables": Said(any(box.indirect for box in plan.boxes)),
     }
-    if kind == COPY:
-        facts["time"] = Line("memdesc bench measures it")
     if options.svg is not None:
         save(plan.show(), options.svg)
         facts["wrote"] = options.svg
     return facts, 0
-
-
-def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Said:
-    """Return the first index whose element has another offset, and both offsets."""
-    moved = np.argwhere(src.layout.offsets() != dst.layout.offsets())
-    if not len(moved):
-        return Said(None)
-    index = tuple(map(int, moved[0]))
-    in_src, in_dst = src.offset(index), dst.offset(index)
-    text = f"({', '.join(map(str, index))}) from offset {in_src} to {in_dst}"
-    return Said({"index": index, "src": in_src, "dst": in_dst}, text)
 
 
 def slow_strides(plan: ReorderPlan) -> list[str]:

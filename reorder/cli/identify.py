@@ -24,18 +24,16 @@ _ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type
 
 def _answer(options: Options) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
-        if (options.dims, options.offset) != (None, None):
-            raise MemdescError(
-                "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
-            )
+        if options.dims is not None:
+            raise MemdescError("--dims is for one tensor; name one as FILE:NAME, or leave it out")
         return _answer_for_set(options)
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else Operand(options.like).load()
     operand = Operand(options.dump)
-    if operand.is_raw or options.offset is not None:
-        data: Any = operand.raw_bytes(options.offset)
+    if operand.is_raw:
+        data: Any = operand.raw_bytes()
     else:
         data = operand.words(None if options.dtype is None else data_type(options.dtype))
     answer = identify(data, like, dims=options.dims, **_how(options))

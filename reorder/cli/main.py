@@ -315,8 +315,8 @@ _TYPES: Mapping[str, Any] = {
     "--seconds": _value(float, "a time above 0, such as 0.1", lambda seconds: 0 < seconds < inf),
     "--beta": _number,
     **dict.fromkeys(("DIMS", "INDEX", "X,Y"), _numbers),
-    **dict.fromkeys(("N", "BYTES"), _whole),
-    **dict.fromkeys(("T", "R", "MB"), _number),
+    **dict.fromkeys(("N", "BYTES", "Z"), _whole),
+    **dict.fromkeys(("S", "T", "R", "MB"), _number),
     "SIZE": _size,
 }
 

@@ -27,11 +27,10 @@ from reorder.checkpoints.writer import Writer
 from reorder.cli.command import Command, Facts, Options, lines, threads_of
 from reorder.cli.layouts import buffer_of, layout_facts
 from reorder.cli.progress import Progress, warn
-from reorder.cli.tensors import Operand, Reading, check_output, locate, padding_facts, read_tensor
+from reorder.cli.tensors import Operand, Reading, check_output, padding_facts
 from reorder.disk import as_path, write_file
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
-from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from reorder.checkpoints.convert.conversion import ConvertOptions
@@ -44,20 +43,16 @@ _CODE_BITS = 8
 
 def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any] | None:
     """Return what `quantized_parts` stores beside a result; None if nothing scales it."""
-    sizes = {operand.role: operand.sizes for operand in bind(attr, src, dst).operands}
-    given = {scale.role: scale for scale in attr.parameters if scale.role.startswith("dst")}
+    given = {one.role: one.values for one in attr.parameters if one.role.startswith("dst")}
     if not given:
         return None
-    axis = tuple(dim for dim in range(dst.ndims) if any(x.mask >> dim & 1 for x in given.values()))
-    counts = tuple(max(sizes[role][dim] for role in given) for dim in axis)
-    made = {"dst_scale": np.ones(counts), "dst_zero_point": np.zeros(counts)}
-    for role, scale in given.items():
-        values = scale.values.reshape([sizes[role][dim] for dim in axis])
-        made[role] = np.broadcast_to(values, counts)
     is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
-    scales = np.array(made["dst_scale"], np.float64 if is_wide else np.float32)
-    zero_points = np.array(made["dst_zero_point"], np.int32)
-    return {"arrays": {"scales": scales, "zero_points": zero_points}, "axis": axis}
+    kind = np.float64 if is_wide else np.float32
+    arrays = {
+        "scales": np.array(given.get("dst_scale", 1), kind).reshape(()),
+        "zero_points": np.array(given.get("dst_zero_point", 0), np.int32).reshape(()),
+    }
+    return {"arrays": arrays, "axis": ()}
 
 
 class Output(NamedTuple):
@@ -88,23 +83,22 @@ class Output(NamedTuple):
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
-    operand = Operand(options.src)
-    check_output(options.dst, operand, is_raw=options.raw)
-    attr = _attr(options)
     how = Reading(
         options.from_,
         options.dims,
         options.dtype,
         offset=options.offset,
         row_pitch=options.row_pitch,
-        may_be_longer=options.ignore_rest,
     )
+    operand = Operand(options.src, how)
+    check_output(options.dst, operand, is_raw=options.raw)
+    attr = _attr(options)
     notes = [operand.codes_note("neither applied nor copied")]
     if not _has_place(options) and any(scale.role.startswith("dst") for scale in attr.parameters):
         notes.append("the scale is not stored: a .safetensors or a .npz has a place for it")
     padding: Facts = {}
     # a device gets the whole tensor
-    located = None if options.device is not None else locate(operand, how)
+    located = None if options.device is not None else operand.locate()
     output = None if located is None else _output(options, operand, located[0], attr)
     # images are not reordered in pieces
     if (
@@ -117,7 +111,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
     else:
         with Progress(3) as progress:
             progress.step(f"reading {options.src}")
-            x, only_caller_knows = read_tensor(operand, how)
+            x, only_caller_knows = operand.read()
             if only_caller_knows:
                 padding = padding_facts(x, options.limit)
                 notes.insert(0, _packing_note(x.desc))
@@ -136,7 +130,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
 def _output(options: Options, operand: Operand, src: MemoryDesc, attr: Attr) -> Output:
     target = parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
     # its name in SRC, or the name of SRC if it has none there; names are UTF-8
-    name = (operand.tensor_name if options.offset is None else "") or Path(options.src).stem
+    name = operand.tensor_name or Path(options.src).stem
     name = re.sub(r"[\ud800-\udfff]", "\ufffd", name)
     scales = given_scales(attr, src, buffer_of(target)) if _has_place(options) else None
     return Output(target, None if options.raw else _stored(options.dst, target), name, scales)
@@ -248,35 +242,11 @@ def _reordered(options: Options, x: Memory, dst: MemoryDesc, attr: Attr) -> Memo
 
 
 def _attr(options: Options) -> Attr:
-    parameters: dict[str, Any] = {"saturate": options.saturate}
-    for name, role in ATTRIBUTES.items():
-        text = getattr(options, name.replace("-", "_"), None)  # --beta is for `memdesc bench`
-        if text is not None:
-            parameters |= _values(options.dst, role, f"--{name}", text)
-    return Attr(**parameters)
-
-
-def _values(target: str, role: str, flag: str, text: str) -> dict[str, Any]:
-    """Return the arguments of an Attr for a number, or for a file and a mask."""
-    path, colon, mask = text.rpartition(":")
-    try:
-        if not colon:
-            return {role: float(text) if role.endswith("scale") else int(text)}
-        bits = int(mask)
-    except ValueError:
-        number = "a number" if role.endswith("scale") else "a whole number"
-        raise MemdescError(
-            f"{flag} {text!r} is neither {number} nor FILE.npy:MASK, such as values.npy:2 for one "
-            "along dim b"
-        ) from None
-    operand = Operand(path)
-    values = operand.memory(None).numpy()
-    if os.path.realpath(operand.file) == os.path.realpath(target):
-        raise MemdescError(
-            f"{target!r} cannot be written: it would replace {operand.file!r}, which {flag} reads; "
-            "name another file"
-        )
-    return {role: values, f"{role}_mask": bits}
+    flags = {name.replace("-", "_"): role for name, role in ATTRIBUTES.items()}
+    given = {role: getattr(options, flag, None) for flag, role in flags.items()}
+    # --beta is for `memdesc bench`
+    parameters: dict[str, Any] = {role: x for role, x in given.items() if x is not None}
+    return Attr(**parameters, saturate=options.saturate)
 
 
 def _lay_out(facts: Facts) -> list[str]:

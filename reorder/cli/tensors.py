@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +18,11 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     UnknownFormatError,
-    UnsupportedFormatError,
-    data_type,
     memory_desc,
     parse_layout,
 )
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
-from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names.images import is_image
 from memdesc.tuples import NamedTuple
@@ -70,12 +66,30 @@ _NAMED = re.compile(
 _SHOWN = 8
 
 
-class Operand:
-    """``FILE`` or ``FILE:NAME``: what kind of file it is, and the tensors in it."""
+class Reading(NamedTuple):
+    """What options say about a tensor to read: the layout, which `flag` gives, sizes and type.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.file, self.name = _split(text)
+    If there is an `offset`, the file holds raw bytes from there on, whatever its name and its start
+    say; `row_pitch` is that of raw pixels.
+    """
+
+    layout: str | None = None
+    dims: tuple[int, ...] | None = None
+    dtype: str | None = None
+    flag: str = "--from"
+    offset: int | None = None
+    row_pitch: int | None = None
+
+
+_NOTHING = Reading()
+
+
+class Operand:
+    """What a command reads: ``FILE`` or ``FILE:NAME``, and what options say about the tensor."""
+
+    def __init__(self, text: str, how: Reading = _NOTHING) -> None:
+        self.text, self.how = text, how
+        self.file, self.name = _split(text) if how.offset is None else (text, None)
         self.path = as_path(self.file)
 
     @cached_property
@@ -94,6 +108,8 @@ class Operand:
     @cached_property
     def is_raw(self) -> bool:
         """Whether it has neither the ending nor the start of a file that is read as tensors."""
+        if self.how.offset is not None:
+            return True
         is_folder = self.name is not None and os.path.isdir(self.file)  # noqa: PTH112 - of any length
         is_tensors = is_folder or self.path.suffix in _ENDINGS
         return not is_tensors and not isinstance(self.kind, Format)
@@ -154,7 +170,7 @@ class Operand:
         stored = self.stored.items()
         return {name: memory_of(entry) for name, entry in stored if self.name in {None, name}}
 
-    def memory(self, dtype: str | None) -> Memory:
+    def memory(self, dtype: str | None = None) -> Memory:
         """Return the only tensor, or the one that is named."""
         entry = self.entry
         with about(repr(self.file)):
@@ -168,9 +184,9 @@ class Operand:
             for name, memory in self.tensors().items()
         }
 
-    def load(self, dtype: str | None = None) -> Memory | NDArray[Any]:
+    def load(self) -> Memory | NDArray[Any]:
         """Return the tensor as a descriptor in the file says, or an array where it has none."""
-        memory = self.memory(dtype)
+        memory = self.memory()
         return memory if self.entry.is_described else memory.numpy()
 
     def words(self, dtype: DataType | None) -> Memory | NDArray[Any]:
@@ -179,46 +195,180 @@ class Operand:
         Bytes and elements without a type may be of any type, and integers may be words of 4-bit
         types; an array of another type is refused.
         """
-        try:
-            loaded = self.load()
-        except MemdescError:
-            if dtype is None:
-                raise
-            return self.load(dtype.name)  # elements without a type
-        held = np.dtype(loaded.dtype.numpy if isinstance(loaded, Memory) else loaded.dtype)
+        entry = self.entry
+        is_void = dtype is not None and entry.dtype not in DATA_TYPES
+        memory = self.memory(dtype.name if dtype is not None and is_void else None)
+        held = memory.desc.dtype.numpy
         is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
         if dtype is not None and held != dtype.numpy and not is_words:
-            raise other_type(f"{self.text!r} holds {self.entry.element}", dtype, "name that one")
-        return loaded
+            raise other_type(f"{self.text!r} holds {entry.element}", dtype, "name that one")
+        return memory if entry.is_described else memory.numpy()
 
-    @contextmanager
-    def open_raw(self, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-        """Open a file of raw bytes at an offset, and return how many bytes follow.
+    def read(self) -> tuple[Memory, bool]:
+        """Read a tensor; also returns whether only the caller knows what its bytes mean.
+
+        Raw bytes need a layout. For an array, a layout with sizes describes its bytes, and one
+        without sizes the order of its axes. A descriptor in the file must agree with the options.
+        """
+        if self.is_raw:
+            return self._read_raw(), True
+        if self.how.row_pitch is not None:
+            raise MemdescError(f"--row-pitch is for raw pixels; {self.text!r} gives its shape")
+        entry = self.entry
+        if self.how.layout is None or entry.is_described:
+            memory = self.memory(self.how.dtype)
+            self._check_described(memory.desc)
+            return memory, False
+        try:
+            stored = entry.dtype if entry.dtype in DATA_TYPES else None
+            layout = self._parse(self.how.dims, default=stored)
+        except UnknownFormatError as error:
+            if self.how.dims is not None or is_image(self.how.layout):
+                raise
+            memory = self.memory(self.how.dtype)
+            # in a file, only the layout says which axis is which: numpy saves a transposed array in
+            # Fortran order
+            plain = memory_desc(memory.desc.dims, memory.desc.dtype)
+            try:
+                desc = _of_axes(self.how.layout, plain)
+                held = memory if memory.desc == plain else reorder(memory, plain)
+                return Memory(desc, held.data, zero_pad=False), False
+            except UnknownFormatError as unknown:
+                raise (unknown if self.how.layout.isidentifier() else error) from None
+            except MemdescError as wrong:
+                src, _, reason = str(wrong).partition("; ")[0].partition(" ")
+                if src != "src":
+                    raise
+                reason = re.sub("(?<= )x(?= )", "it", reason)
+                raise MemdescError(
+                    f"{self.text!r}: {self.how.flag} {reason}; if its bytes are in this layout, "
+                    "give --dims"
+                ) from None
+        return self._described_array(layout), True
+
+    def locate(self) -> tuple[MemoryDesc, Entry] | None:
+        """Return what `read` would read, and where it is; None if it must be read whole.
+
+        Refusals are left to `read`.
+        """
+        if self.is_raw or self.how.row_pitch is not None or self.how.dims is not None:
+            return None
+        try:
+            entry = self.headers[self.name_in(self.headers)]
+            desc = desc_of_entry(entry, self.how.dtype)
+            if entry.is_described:
+                self._check_described(desc)
+            elif self.how.layout is not None:
+                if desc != memory_desc(desc.dims, desc.dtype):  # not row-major
+                    return None
+                desc = _of_axes(self.how.layout, desc)
+        except (MemdescError, KeyError):
+            return None
+        return (desc, entry) if desc.min_nbytes <= entry.nbytes else None
+
+    def _parse(self, dims: tuple[int, ...] | None, **default: Any) -> MemoryDesc | ImageDesc:
+        """Return the layout that an option gives; a message names the options that it lacks."""
+        try:
+            return parse_layout(self.how.layout or "", dims, self.how.dtype, **default)
+        except UnknownFormatError as error:
+            reason, give, lacking = str(error).rpartition("; give ")
+            named = re.sub("dims|dtype", r"--\g<0>", lacking) if give else lacking
+            raise UnknownFormatError(reason + give + named) from None
+
+    def _check_described(self, desc: MemoryDesc) -> None:
+        if self.how.layout is not None:
+            said = self._parse(self.how.dims or desc.dims, default=desc.dtype)
+            if buffer_of(said) != desc:
+                raise MemdescError(
+                    f"the descriptor of {self.text!r} says {desc!r}, not {self.how.layout!r}; "
+                    f"leave {self.how.flag} out"
+                )
+        elif self.how.dims is not None and self.how.dims != desc.dims:
+            raise MemdescError(
+                f"{self.text!r} has dims {desc.dims}, not {self.how.dims}; leave --dims out"
+            )
+
+    def _described_array(self, layout: MemoryDesc | ImageDesc) -> Memory:
+        desc, path = buffer_of(layout), self.text
+        words = self.words(desc.dtype)
+        if isinstance(layout, ImageDesc) and isinstance(words, np.ndarray) and words.ndim > 1:
+            memory = from_pixels(words, layout, repr(path))
+            outside = words[layout.height :], words[: layout.height, layout.width :]
+            if any(np.ascontiguousarray(pixels).view(np.uint8).any() for pixels in outside):
+                raise MemdescError(
+                    f"{path!r} has {words.shape[0]} rows of {words.shape[1]} pixels, and "
+                    f"{layout!r} {layout.height} of {layout.width}; the other pixels are not zero: "
+                    "they belong to an image of other dims, or must be cut off"
+                )
+            return memory
+        if isinstance(words, Memory):
+            data = words.data
+        else:
+            data = np.ascontiguousarray(words).reshape(-1).view(np.uint8)
+        if len(data) != desc.nbytes:
+            raise MemdescError(
+                f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
+            )
+        return Memory(desc, data, zero_pad=False)
+
+    def raw_bytes(self) -> NDArray[np.uint8]:
+        """Return the bytes of a raw file from the offset to its end.
 
         A file of another kind is refused unless an offset says where in it the bytes are.
         """
-        path = as_path(self.text)
-        kind = kind_of(path) if offset is None else None
-        if kind is not None:
+        start = self.how.offset or 0
+        if self.how.offset is None and (kind := kind_of(self.path)) is not None:
             raise MemdescError(
-                f"{refusal(path, kind)}; if it does hold raw bytes, `memdesc reorder` reads them "
-                "with --offset 0, or with the number of bytes that precede them"
+                f"{refusal(self.path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
+                "them with --offset 0, or with the number of bytes that precede them"
             )
-        start = offset or 0
-        with open_file(path) as file:
+        with open_file(self.path) as file:
             nbytes = file.seek(0, os.SEEK_END)
             if not 0 <= start <= nbytes:
                 raise MemdescError(
-                    f"--offset {offset}: {self.text!r} has {nbytes} bytes, so no tensor can start "
+                    f"--offset {start}: {self.text!r} has {nbytes} bytes, so no tensor can start "
                     "there"
                 )
             file.seek(start)
-            yield file, nbytes - start
+            return np.fromfile(file, np.uint8, nbytes - start)
 
-    def raw_bytes(self, offset: int | None = None) -> NDArray[np.uint8]:
-        """Return the bytes of a raw file from an offset to its end."""
-        with self.open_raw(offset) as (file, nbytes):
-            return np.fromfile(file, np.uint8, nbytes)
+    def _read_raw(self) -> Memory:
+        path, how, data = self.text, self.how, self.raw_bytes()
+        if how.layout is None:
+            raise MemdescError(
+                f"{path!r} holds raw bytes, which do not say what they are; give {how.flag} with a "
+                "layout, --dims and --dtype, or with the name of the file if OpenVINO wrote it"
+            )
+        layout = self._parse(how.dims, default=None)
+        # a buffer is one row
+        rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
+        row = layout.nbytes // rows
+        pitch = row if how.row_pitch is None else how.row_pitch
+        if how.row_pitch is not None and not isinstance(layout, ImageDesc):
+            raise MemdescError(
+                f"--row-pitch is for the pixels of an image type, not for {layout!r}"
+            )
+        if pitch < row:
+            raise MemdescError(
+                f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
+            )
+        # the last row may end with its pixels, or with the gap after them
+        needed, size = pitch * (rows - 1) + row, len(data)
+        if size not in {needed, pitch * rows}:
+            rest = f"it is {'truncated' if size < needed else 'longer'}, or has "
+            rest += "another type, other dims or another layout"
+            if size > needed:
+                header = counted(size - needed, "byte")
+                rest += f"; pass --offset {size - needed} if a header of {header} comes first"
+            apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
+            raise MemdescError(
+                f"{path!r} has {size} bytes from byte {how.offset or 0} on, but {layout!r} takes "
+                f"{needed}{apart}; {rest}"
+            )
+        if pitch > row:
+            padded = np.append(data[:needed], np.zeros(pitch - row, np.uint8))
+            data = np.ascontiguousarray(padded.reshape(rows, pitch)[:, :row]).reshape(-1)
+        return Memory(buffer_of(layout), data, zero_pad=False)
 
     def codes_note(self, fate: str = "not applied") -> str:
         """Return which tensors turn codes into numbers, if these are codes; otherwise empty."""
@@ -244,71 +394,6 @@ def _split(text: str) -> tuple[str, str | None]:
     return (folder, name) if colon and os.path.isdir(folder) else (text, None)  # noqa: PTH112 - of any length
 
 
-class Reading(NamedTuple):
-    """What options say about a file: its layout, which type it holds, and where its bytes are.
-
-    `flag` is the option that gives the layout. If `may_be_longer`, bytes may follow the tensor. If
-    `is_for_raw`, the type is that of another file, which is raw: an array that states its own keeps
-    that.
-    """
-
-    layout: str | None = None
-    dims: tuple[int, ...] | None = None
-    dtype: str | None = None
-    flag: str = "--from"
-    offset: int | None = None
-    row_pitch: int | None = None
-    may_be_longer: bool = False
-    is_for_raw: bool = False
-
-
-def read_tensor(given: Operand, how: Reading) -> tuple[Memory, bool]:
-    """Read a tensor; also returns whether only the caller knows what its bytes mean.
-
-    Raw bytes need a layout, unless the name of the file has one. For an array, a layout with sizes
-    describes its bytes, and one without sizes the order of its axes. A descriptor in the file must
-    agree with the options.
-    """
-    if how.offset is not None or given.is_raw:
-        return _read_raw(given, how), True
-    if how.row_pitch is not None:
-        raise MemdescError(f"--row-pitch is for raw pixels; {given.text!r} gives its shape")
-    if how.may_be_longer:
-        raise MemdescError(f"--ignore-rest is for raw bytes; {given.text!r} gives its shape")
-    entry = given.entry
-    if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
-        how = how._replace(dtype=None)
-    if how.layout is None or entry.is_described:
-        memory = given.memory(how.dtype)
-        _check_described(given.text, memory.desc, how)
-        return memory, False
-    try:
-        stored = entry.dtype if entry.dtype in DATA_TYPES else None
-        layout = _parse(how, how.dims, default=stored)
-    except UnknownFormatError as error:
-        if how.dims is not None or is_image(how.layout):
-            raise
-        memory = given.memory(how.dtype)
-        # in a file, only the layout says which axis is which: numpy saves a transposed array in
-        # Fortran order
-        plain = memory_desc(memory.desc.dims, memory.desc.dtype)
-        try:
-            desc = _of_axes(how.layout, plain)
-            held = memory if memory.desc == plain else reorder(memory, plain)
-            return Memory(desc, held.data, zero_pad=False), False
-        except UnknownFormatError as unknown:
-            raise (unknown if how.layout.isidentifier() else error) from None
-        except MemdescError as wrong:
-            src, _, reason = str(wrong).partition("; ")[0].partition(" ")
-            if src != "src":
-                raise
-            reason = re.sub("(?<= )x(?= )", "it", reason)
-            raise MemdescError(
-                f"{given.text!r}: {how.flag} {reason}; if its bytes are in this layout, give --dims"
-            ) from None
-    return _described_array(given, layout), True
-
-
 def _of_axes(layout: str, plain: MemoryDesc) -> MemoryDesc:
     """Return the layout of a row-major array if a notation without sizes says what its axes are."""
     # a broadcast element has the dims without taking their memory
@@ -326,127 +411,6 @@ def _of_axes(layout: str, plain: MemoryDesc) -> MemoryDesc:
         raise
 
 
-def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
-    if how.layout is not None:
-        said = _parse(how, how.dims or desc.dims, default=desc.dtype)
-        if buffer_of(said) != desc:
-            raise MemdescError(
-                f"the descriptor of {path!r} says {desc!r}, not {how.layout!r}; leave {how.flag} "
-                "out"
-            )
-    elif how.dims is not None and how.dims != desc.dims:
-        raise MemdescError(f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out")
-
-
-def _described_array(operand: Operand, layout: MemoryDesc | ImageDesc) -> Memory:
-    desc, path = buffer_of(layout), operand.text
-    words = operand.words(desc.dtype)
-    if isinstance(layout, ImageDesc) and isinstance(words, np.ndarray) and words.ndim > 1:
-        memory = from_pixels(words, layout, repr(path))
-        outside = words[layout.height :], words[: layout.height, layout.width :]
-        if any(np.ascontiguousarray(pixels).view(np.uint8).any() for pixels in outside):
-            raise MemdescError(
-                f"{path!r} has {words.shape[0]} rows of {words.shape[1]} pixels, and {layout!r} "
-                f"{layout.height} of {layout.width}; the other pixels are not zero: they belong to "
-                "an image of other dims, or must be cut off"
-            )
-        return memory
-    if isinstance(words, Memory):
-        data = words.data
-    else:
-        data = np.ascontiguousarray(words).reshape(-1).view(np.uint8)
-    if len(data) != desc.nbytes:
-        raise MemdescError(f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}")
-    return Memory(desc, data, zero_pad=False)
-
-
-def _read_raw(operand: Operand, how: Reading) -> Memory:
-    path = operand.text
-    with operand.open_raw(how.offset) as (file, size):
-        layout = _raw_layout(path, how)
-        # a buffer is one row
-        rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
-        row = layout.nbytes // rows
-        pitch = row if how.row_pitch is None else how.row_pitch
-        if how.row_pitch is not None and not isinstance(layout, ImageDesc):
-            raise MemdescError(
-                f"--row-pitch is for the pixels of an image type, not for {layout!r}"
-            )
-        if pitch < row:
-            raise MemdescError(
-                f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
-            )
-        # the last row may end with its pixels, or with the gap after them
-        needed = pitch * (rows - 1) + row
-        if size < needed or (size > max(needed, pitch * rows) and not how.may_be_longer):
-            rest = f"it is {'truncated' if size < needed else 'longer'}, or has "
-            rest += "another type, other dims or another layout"
-            if size > needed:
-                header = counted(size - needed, "byte")
-                rest += f"; pass --offset {size - needed} if a header of {header} comes first, or "
-                rest += "--ignore-rest if something follows the tensor"
-            apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
-            raise MemdescError(
-                f"{path!r} has {size} bytes from byte {how.offset or 0} on, but {layout!r} takes "
-                f"{needed}{apart}; {rest}"
-            )
-        data = np.fromfile(file, np.uint8, needed)
-    if len(data) != needed:
-        raise MemdescError(f"{path!r} became shorter while it was being read")
-    if pitch > row:
-        padded = np.append(data, np.zeros(pitch - row, np.uint8)).reshape(rows, pitch)
-        data = np.ascontiguousarray(padded[:, :row]).reshape(-1)
-    return Memory(buffer_of(layout), data, zero_pad=False)
-
-
-def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
-    """Return the layout of raw bytes: the one that is given, or that the name of the file has."""
-    name = Path(path).name
-    named: MemoryDesc | None = None
-    reason = ", or a name like those of OpenVINO's dumps, such as conv1__f16__1_17_5_4__bfyx.bin"
-    try:
-        named = buffer_of(parse_layout(f"openvino:{name}"))
-    except UnsupportedFormatError:
-        if how.layout is None:
-            raise
-    except MemdescError as error:
-        if re.fullmatch(SYSTEMS["openvino"].spelling or "", name, re.DOTALL):
-            reason = f": {error}"
-    if how.layout is not None:
-        layout = _parse(how, how.dims, default=None)
-        # a caller who says where the bytes begin knows what they are
-        if named is not None and how.offset is None and buffer_of(layout) != named:
-            raise _misnamed(path, named, f"{how.flag}, which says {layout!r}")
-        return layout
-    if named is None:
-        raise MemdescError(
-            f"{path!r} holds raw bytes, and its name does not say what they are; give {how.flag} "
-            f"with a layout, --dims and --dtype{reason}"
-        )
-    if how.dims is not None and how.dims != named.dims:
-        raise _misnamed(path, named, f"--dims {'x'.join(map(str, how.dims))}")
-    if how.dtype is not None and data_type(how.dtype) != named.dtype:
-        raise _misnamed(path, named, f"--dtype {how.dtype}")
-    return named
-
-
-def _misnamed(path: str, named: MemoryDesc, claim: str) -> MemdescError:
-    return MemdescError(
-        f"the name of {path!r} says {named!r}, which contradicts {claim}; leave that out, or "
-        "rename the file if its name is wrong"
-    )
-
-
-def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> MemoryDesc | ImageDesc:
-    """Return the layout that an option gives; a message names the options that it lacks."""
-    try:
-        return parse_layout(how.layout or "", dims, how.dtype, **default)
-    except UnknownFormatError as error:
-        reason, give, lacking = str(error).rpartition("; give ")
-        named = re.sub("dims|dtype", r"--\g<0>", lacking) if give else lacking
-        raise UnknownFormatError(reason + give + named) from None
-
-
 def check_output(target: str, source: Operand, *, is_raw: bool) -> None:
     """Refuse an output whose ending names no format, or that would replace the input.
 
@@ -458,28 +422,6 @@ def check_output(target: str, source: Operand, *, is_raw: bool) -> None:
         raise MemdescError(
             f"{target!r} cannot be written: it would replace {source.file!r}; name another file"
         )
-
-
-def locate(given: Operand, how: Reading) -> tuple[MemoryDesc, Entry] | None:
-    """Return what `read_tensor` would read, and where it is; None if it must be read whole.
-
-    Refusals are left to `read_tensor`.
-    """
-    is_for_raw = how.offset is not None or how.row_pitch is not None or how.may_be_longer
-    if is_for_raw or how.dims is not None or given.is_raw:
-        return None
-    try:
-        entry = given.headers[given.name_in(given.headers)]
-        desc = desc_of_entry(entry, how.dtype)
-        if entry.is_described:
-            _check_described(entry.name, desc, how)
-        elif how.layout is not None:
-            if desc != memory_desc(desc.dims, desc.dtype):  # not row-major
-                return None
-            desc = _of_axes(how.layout, desc)
-    except (MemdescError, KeyError):
-        return None
-    return (desc, entry) if desc.min_nbytes <= entry.nbytes else None
 
 
 def padding_facts(memory: Memory, limit: int) -> Facts:

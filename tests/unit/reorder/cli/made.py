@@ -196,7 +196,6 @@ def made_for_hints() -> None:
     np.save("x.npy", x)
     for name in ("x.bin", "conv__f32__1_4_3_2__bfyx.bin"):
         x.tofile(name)
-    np.zeros(48, np.float16).tofile("conv__f16__1_4_3_4__bfyx.bin")
     np.savez("two.npz", a=np.ones((2, 3), np.float32), b=np.ones(2, np.float32))
     reorder.save("blocked.npz", reorder.reorder(x, "nChw4c"))
     Path("cases.txt").write_text("2x3\n", "utf-8")
