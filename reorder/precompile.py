@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 from memdesc import MemdescError, data_type, memory_desc
@@ -23,10 +23,10 @@ from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
 from reorder.cpu.schedule.post_ops import operations_at
-from reorder.cpu.schedule.select import PERMUTED_BITS, Kernel
+from reorder.cpu.schedule.select import INTERLEAVED, TILES, WIDE_TILES, Kernel, parts_for
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
-from reorder.cpu.target import has_fma, permutes_lines
+from reorder.cpu.target import has_fma
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
@@ -89,8 +89,8 @@ def compile_kernels(
     --------
     >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
     >>> names = [kernel["kernel"] for kernel in made]
-    >>> sorted(name for name in names if name.startswith("interpreter of 4-bit elements,"))
-    ['interpreter of 4-bit elements, runs', 'interpreter of 4-bit elements, transposed']
+    >>> "interpreter of 4-bit elements, runs, transposed" in names
+    True
     """
     names = [*DATA_TYPES]
     if dtypes is not None:
@@ -125,11 +125,12 @@ def _moves() -> Iterator[Callable[[], object]]:
     yield compile_pool
     yield fast_call
     for bits, streams in product(_BITS, (False, True)):
-        # whether they copy runs, transpose and permute
-        parts = [(True, False, False), (False, True, False), (True, True, False)]
-        if bits in PERMUTED_BITS and permutes_lines():
-            parts += [(False, True, True), (True, True, True)]
-        for kernel in (Kernel(bits, streams, *given) for given in parts):
+        for used in product((False, True), repeat=len(parts_for(bits))):
+            parts = tuple(compress(parts_for(bits), used))
+            # these are ways to transpose
+            if TILES not in parts and not {INTERLEAVED, WIDE_TILES}.isdisjoint(parts):
+                continue
+            kernel = Kernel(bits, streams, parts)
             if not (kernel.is_packed and streams):
                 yield partial(interpreter_at, kernel)
     yield tile_interpreter_at

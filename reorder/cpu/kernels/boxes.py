@@ -10,7 +10,15 @@ from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
-from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Kernel
+from reorder.cpu.schedule.select import (
+    PERMUTED,
+    RUN,
+    RUNS,
+    STRIDED,
+    TILES,
+    TRANSPOSED,
+    Kernel,
+)
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
@@ -19,7 +27,8 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
-    moves = [_TRANSPOSED] * kernel.transposes + [_RUN] * kernel.runs + [_STRIDED]
+    transposes = not {TILES, PERMUTED}.isdisjoint(kernel.parts)
+    moves = [_TRANSPOSED] * transposes + [_RUN] * (RUNS in kernel.parts) + [_STRIDED]
     for step_range, instruction, index in each_range(call):
         box = load_fields(instruction, BoxHead)
         point = load_fields(call.points + index * nbytes_of(Point), Point)

@@ -54,7 +54,7 @@ class Elements:
 
     def __init__(self, builder: Builder, kernel: Kernel) -> None:
         self.builder = builder
-        self.bits, self.streams, self.permutes = kernel.bits, kernel.streams, kernel.permutes
+        self.bits, self.streams, self.parts = kernel
         self.is_nibble = kernel.is_packed
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
         self._pointer_type = self.type.as_pointer()

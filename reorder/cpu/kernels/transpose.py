@@ -37,7 +37,14 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import MAX_INTERLEAVED
+from reorder.cpu.schedule.select import (
+    INTERLEAVED,
+    MAX_INTERLEAVED,
+    PERMUTED,
+    TILE_REGISTERS,
+    TILES,
+    WIDE_TILES,
+)
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
@@ -121,17 +128,19 @@ def emit_transposed(move: Transposition) -> None:
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    if elements.permutes:
+    if PERMUTED in elements.parts:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
-    shorter = minimum(rows, move.head.columns)
-    with when(shorter <= MAX_INTERLEAVED):
-        emit_interleaved(data, done)
-    for height in _tile_heights(elements.bits):
-        _emit_tiles(data, height, done)
-    for at_step in data.each_step():
-        _emit_scalar(at_step)
+    if INTERLEAVED in elements.parts:
+        shorter = minimum(rows, move.head.columns)
+        with when(shorter <= MAX_INTERLEAVED):
+            emit_interleaved(data, done)
+    if TILES in elements.parts:
+        for height in _tile_heights(elements.bits):
+            _emit_tiles(data, height, done)
+        for at_step in data.each_step():
+            _emit_scalar(at_step)
     builder.branch(done)
     builder.position_at_end(done)
     first = maximum(move.first, move.head.valid_columns)
@@ -163,7 +172,9 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
         *wider, narrowest = shapes
         for shape in wider:
             fits = move.last - move.first >= shape.width
-            if shape.registers(elements.bits) > _TILE_REGISTERS:
+            if shape.registers(elements.bits) > TILE_REGISTERS:
+                if WIDE_TILES not in elements.parts:
+                    continue
                 fits &= move.head.rows_collide
             with when(fits):
                 _emit_sweeps(move, shape)
@@ -261,7 +272,7 @@ def _emit_tile(
         for k in range(shape.height)
     )
     columns = _columns(elements, rows, shape)
-    if shape.registers(elements.bits) <= _TILE_REGISTERS:
+    if shape.registers(elements.bits) <= TILE_REGISTERS:
         # prefetchers follow stores in order
         columns = iter(sorted(columns, key=itemgetter(0)))
     for k, vector in columns:
@@ -567,9 +578,6 @@ def _emit_permuted(move: Transposition) -> None:
 # are interleaved within their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes
 # are exchanged, and each column is stored as one vector.
 
-# Most registers of a cache line that hold a tile. Its transposition needs as many again; only
-# AVX-512 has registers of this width, and it has 32.
-_TILE_REGISTERS = 16
 # Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
 # Columns with fewer bits than this are stored element by element, without tiles.
@@ -591,7 +599,7 @@ def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
     """
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
         return [_TileShape(height, LANE_BITS // bits)]
-    widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
+    widest = min(LINE_BITS, TILE_REGISTERS * LINE_BITS // height)
     narrowest = widest if widest == LANE_BITS else widest // 2
     widths = dict.fromkeys((LINE_BITS, widest, narrowest))
     return [_TileShape(height, width // bits) for width in widths]

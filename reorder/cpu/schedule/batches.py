@@ -163,10 +163,10 @@ class BatchBuilder:
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
         is_large = bits > BYTE_BITS and self.nbytes > self.threads * _NEAR_NBYTES
-        program, workloads = encode(boxes, src_end, place, is_large=is_large)
+        program, workloads, parts = encode(boxes, src_end, place, is_large=is_large)
         nbytes = sum(scheduled.written_nbytes() for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads
         shares = partition(workloads, nbytes, threads, self.machine)
         points = partial(points_in_bytes, bits=bits)
-        return Batch(kernel.running(boxes), program, shares, points, indirect)
+        return Batch(kernel._replace(parts=parts), program, shares, points, indirect)

@@ -24,7 +24,20 @@ from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox, width_of
+from reorder.cpu.schedule.select import (
+    INTERLEAVED,
+    MAX_CALL_SIZE,
+    MAX_INTERLEAVED,
+    PARTS,
+    PERMUTED,
+    RUN,
+    RUNS,
+    TILES,
+    WIDE_TILES,
+    ScheduledBox,
+    parts_for,
+    width_of,
+)
 from reorder.cpu.tables import Words, fields_of
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
@@ -118,14 +131,15 @@ class KernelLoop(NamedTuple):
 
 def encode(
     boxes: Iterable[ScheduledBox], src_end: int, place: int = 0, *, is_large: bool = False
-) -> tuple[Words, list[Workload]]:
-    """Encode boxes; return the program, and how it can be cut.
+) -> tuple[Words, list[Workload], tuple[str, ...]]:
+    """Encode boxes; return the program, how it can be cut, and the parts of a kernel that it needs.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
     start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`.
     """
     program: list[int] = []
     workloads = []
+    parts: set[str] = set()
     for scheduled in boxes:
         outer, kernel_loop = scheduled.outer, scheduled.kernel_loop
         if kernel_loop and kernel_loop.extent > MAX_CALL_SIZE // scheduled.inner_size:
@@ -139,11 +153,14 @@ def encode(
             program += [*LoopHead(node.extent, node.valid), *node.strides]
         if scheduled.is_transposed:
             ahead = scheduled.prefetches_dst(is_large=is_large)
-            program += _encode_transpose(scheduled, kernel_loop, prefetches_dst=ahead)
+            head, words = _encode_transpose(scheduled, kernel_loop, prefetches_dst=ahead)
+            program += *head, *words
+            parts |= _parts_of(scheduled, head)
             grain = max(_GRAIN_COLUMNS, _GRAIN_NBYTES // scheduled.width)
             group = scheduled.columns
         else:
             program += _encode_rows(scheduled)
+            parts |= {RUNS} if scheduled.micro_kernel == RUN else set()
             run = scheduled.columns[0].extent
             group, grain = scheduled.rows, 2 if scheduled.ends and run < LINE_NBYTES else 1
         inner, steps = map(size_of, (group, outer))
@@ -151,7 +168,8 @@ def encode(
         size = scheduled.box.size
         coarse_steps = _coarse_steps(outer, group[-1])
         workloads.append(Workload(start, steps, inner, grain, size, coarse_steps, shared_lines))
-    return np.array(program, dtype=np.int64), workloads
+    needed = tuple(part for part in PARTS if part in parts)
+    return np.array(program, dtype=np.int64), workloads, needed
 
 
 def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
@@ -186,9 +204,21 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     return [*head, *src_table, *dst_table]
 
 
+def _parts_of(scheduled: ScheduledBox, head: TransposeHead) -> set[str]:
+    """Return the parts of a kernel that a transposition needs."""
+    if scheduled.permutation:
+        return {PERMUTED}
+    parts = {TILES}
+    if min(head.rows, head.columns) <= MAX_INTERLEAVED:
+        parts.add(INTERLEAVED)
+    if head.rows_collide:
+        parts.add(WIDE_TILES)
+    return parts.intersection(parts_for(scheduled.bits))
+
+
 def _encode_transpose(
     scheduled: ScheduledBox, kernel_loop: Node | None, *, prefetches_dst: bool
-) -> list[int]:
+) -> tuple[TransposeHead, list[int]]:
     rows, columns, permutation = scheduled.rows, scheduled.columns, scheduled.permutation
     src_table, dst_table = _tables(scheduled, columns)
     column_run, row_run = (
@@ -212,7 +242,7 @@ def _encode_transpose(
     if permutation:
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
-    return [*head, *loop, *words]
+    return head, [*loop, *words]
 
 
 def _tables(

@@ -5,8 +5,8 @@ so. Neighbouring elements are `width_of` their bits apart. Offsets in dst may co
 of a cache line.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import permutations, product
+from collections.abc import Iterable
+from itertools import compress, permutations, product
 from math import prod
 from types import MappingProxyType
 
@@ -26,6 +26,9 @@ _LANES = 32
 _MAX_SIZE = 4096
 # Most rows or columns that are interleaved instead of transposed.
 MAX_INTERLEAVED = 4
+# Most registers of a cache line that hold a tile. Its transposition needs as many again; only
+# AVX-512 has registers of this width, and it has 32.
+TILE_REGISTERS = 16
 # Elements that one call of the transposing kernel should move: smaller loop groups are moved
 # together with the loop around them.
 MAX_CALL_SIZE = 1 << 12
@@ -409,20 +412,28 @@ def _transposed_groups(
     return best
 
 
+# What the code of an interpreter has only if its program needs it: the micro-kernels of runs and of
+# transpositions, and three ways of the latter. Wide tiles are for rows that collide.
+RUNS, TILES, INTERLEAVED, WIDE_TILES, PERMUTED = PARTS = (
+    "runs",
+    "transposed",
+    "interleaved",
+    "wide tiles",
+    "permuted",
+)
+
+
 class Kernel(NamedTuple):
     """A variant of the interpreter of boxes and its micro-kernels: each is compiled separately.
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
-    non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so a variant
-    has only the micro-kernels that a program needs: `STRIDED`, and `RUN`, `TRANSPOSED` or both.
-    With `permutes` elements of transpositions may be permuted.
+    non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so besides
+    `STRIDED` a variant has only those of the `PARTS` that a program needs.
     """
 
     bits: int
     streams: bool = False
-    runs: bool = True
-    transposes: bool = True
-    permutes: bool = False
+    parts: tuple[str, ...] = ()
 
     @property
     def is_packed(self) -> bool:
@@ -430,18 +441,17 @@ class Kernel(NamedTuple):
         return self.bits < BYTE_BITS
 
     def __str__(self) -> str:
-        parts = [f"{self.bits}-bit elements", *["non-temporal stores"] * self.streams]
-        if not (self.runs and self.transposes):
-            parts.append("runs" if self.runs else "transposed")
-        parts += ["permuted"] * self.permutes
-        return ", ".join(parts)
+        streams = ["non-temporal stores"] * self.streams
+        return ", ".join([f"{self.bits}-bit elements", *streams, *self.parts])
 
-    def running(self, boxes: Sequence[ScheduledBox]) -> "Kernel":
-        """Return the variant of the same elements that moves some boxes."""
-        used = {box.micro_kernel for box in boxes}
-        transposes, permutes = TRANSPOSED in used, any(box.permutation for box in boxes)
-        runs = RUN in used or not transposes
-        return self._replace(runs=runs, transposes=transposes, permutes=permutes)
+
+def parts_for(bits: int) -> tuple[str, ...]:
+    """Return the parts that code for elements of a width may have on this processor."""
+    is_whole = bits >= BYTE_BITS
+    lacks_registers = LINE_BITS // bits > TILE_REGISTERS and has_masks()
+    is_permuted = bits in PERMUTED_BITS and permutes_lines()
+    has_part = True, True, is_whole, is_whole and lacks_registers, is_permuted
+    return tuple(compress(PARTS, has_part))
 
 
 # Bits of the widest element that kernels move.

@@ -268,13 +268,13 @@ class _StepWriter:
         box, bits = pack_for_kernels(box, src.bits)
         boxes = permuted_boxes(box, bits) or tile_boxes((box,), bits)
         end = SLOT_BITS if src.is_slot else self.config.ends[src.placed_by] * src.bits
-        program, workloads = encode(boxes, end // BYTE_BITS)
+        program, workloads, parts = encode(boxes, end // BYTE_BITS)
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
         is_aligned = dst.base is Base.DST and self._starts_lines()
         streams = is_aligned and all(box.fills_lines() for box in boxes)
-        code = Kernel(boxes[0].bits, streams).running(boxes), program, ranges, len(ranges)
+        code = Kernel(boxes[0].bits, streams, parts), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 

@@ -60,8 +60,10 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     made = reorder.precompile.compile_kernels([], [], progress=lambda *step: steps.append(step))
     names = {kernel["kernel"] for kernel in made}
     for bits in (4, 8, 16, 32, 64):
-        assert f"interpreter of {bits}-bit elements" in names
-        assert (f"interpreter of {bits}-bit elements, non-temporal stores" in names) == (bits > 4)
+        kernels = f"interpreter of {bits}-bit elements"
+        assert {kernels, f"{kernels}, runs", f"{kernels}, runs, transposed"} <= names
+        streams = f"{kernels}, non-temporal stores, transposed, interleaved"
+        assert (streams in names) == (bits > 4)
     assert {"thread pool: job", "thread pool: worker", "thread pool: region"} <= names
     assert [done for done, _ in steps] == [*range(len(steps))]
     assert {total for _, total in steps} == {len(steps)}

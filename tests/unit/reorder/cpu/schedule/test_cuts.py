@@ -436,12 +436,19 @@ def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> Non
     [
         ((1, 64, 8, 8), "f32", "abcd", "aBcd16b", "32-bit elements, transposed"),
         ((1, 64, 8, 8), "f32", "acdb", "aBcd16b", "32-bit elements, runs"),
-        ((2, 17, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements"),
+        ((2, 17, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements, runs, transposed"),
+        ((2, 3, 9, 9), "u8", "abcd", "acdb", "8-bit elements, transposed, interleaved"),
         # strided
-        ((3, 5), "f32", "ab", "20x3", "32-bit elements, runs"),
+        ((3, 5), "f32", "ab", "20x3", "32-bit elements"),
+        ((128, 4096), "f32", "ab", "ba", "32-bit elements, transposed"),
+        pytest.param(
+            *((128, 4096), "s8", "ab", "ba"),
+            "8-bit elements, transposed, wide tiles",
+            marks=pytest.mark.skipif(not has_masks(), reason="registers hold no whole lines here"),
+        ),
         pytest.param(
             *((64, 64, 3, 3), "bf16", "abcd", "ABcd8b16a2b"),
-            "32-bit elements, transposed, permuted",
+            "32-bit elements, permuted",
             marks=pytest.mark.skipif(not permutes_lines(), reason="no bytes are permuted here"),
         ),
     ],
