@@ -17,7 +17,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.codecs import GROUP, Codec, any_nan, is_number, lesser
-from reorder.cpu.kernels.elements import Elements, Location, cover
+from reorder.cpu.kernels.elements import Elements, Location, cover, first_vector
 from reorder.cpu.llvm.emit import (
     Builder,
     Value,
@@ -52,11 +52,8 @@ if TYPE_CHECKING:
 
 # Registers of one vector: a single test for rare numbers covers all of them.
 _REGISTERS = 4
-# Rows of at least this many vectors start them at lines of dst; the elements before are apart.
-_LONG_ROW = 2
-# Lanes of the narrowest whole vectors of a row of an operation, and of the narrowest vectors:
-# shorter tails are converted element by element.
-_LANES, _MIN_LANES = 16, 8
+# Lanes of the narrowest vectors: shorter tails are converted element by element.
+_MIN_LANES = 8
 _UNCHANGED = frozenset({Operation.CONVERT, Operation.ROUND_F16})
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
@@ -87,7 +84,7 @@ class _Stage(NamedTuple):
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
-    """Emit a stage; src and dst of an operation may be the same, but not those of a conversion."""
+    """Emit a stage; src and dst are not the same, but `ADD_PRODUCT` may read operands from dst."""
     table, placement = load_fields(call.program, StageTable), load_fields(call.points, Placement)
     starts = (
         Location(call.src_at, placement.src_offset),
@@ -134,7 +131,7 @@ def _emit_rows(stage: _Stage, operands: _Operands) -> None:
         over_rows(_emit_groups)
     elif masks_elements(types.src, types.dst):
         # a separate loop for short rows: a common one would need more addresses than there are
-        # registers. Also for a whole vector, which needs no head and tail
+        # registers. Whole vectors are converted without masks
         longest = MASKED_LANES if computes else MASKED_LANES - 1
         with either(columns <= longest) as (short, long):
             with short:
@@ -152,57 +149,33 @@ def masks_elements(*dtypes: str) -> bool:
 
 def _emit_row(row: _Row) -> None:
     """Emit the operation on one row of any length."""
-    src, dst, columns, sizes = row.src, row.dst, row.columns, row.sizes
-    packed = next((side for side in (src, dst) if side.elements.is_nibble), None)
+    packed = next((side for side in (row.src, row.dst) if side.elements.is_nibble), None)
     if packed is not None:
         _emit_pairs(row, packed.start)
         return
-    if row.converts:
-        # whichever moves more bytes, loads or stores, should not cross lines
-        is_wider = dst.elements.bits >= src.elements.bits
-        aligned = (dst.elements, dst.start) if is_wider else None
-        cover((0, columns), sizes, row.run, dst=aligned)
-        return
-    # src may be dst, so vectors must not overlap: elements would be computed twice
-    if not masks_elements(src.dtype, dst.dtype, row.operand.dtype):
-        cover((0, columns), sizes, row.run, overlaps=False)
-        return
-    _emit_from(row, _head_of(row))
+    cover((0, row.columns), row.sizes, row.run, overlaps=row.may_repeat, dst=_aligned(row))
 
 
-def _emit_from(row: _Row, head: Value) -> None:
-    """Emit an operation on one row; its first and its last elements are one vector each."""
-    columns, row.first = row.columns, head
-    whole = head + ((columns - head) & -_LANES)
-    cover((head, whole), (row.sizes[0], _LANES), row.run, overlaps=False)
-    with loop(0, columns.like(2)) as end:
-        start, count = where(end == 0, 0, whole), where(end == 0, head, columns - whole)
-        with when(count > 0):
-            row.run_masked(start, count)
+def _aligned(row: _Row) -> tuple[Elements, Location] | None:
+    """Return what should start lines: dst, unless loads of wider elements would cross them then."""
+    dst = row.dst
+    return (dst.elements, dst.start) if dst.elements.bits >= row.src.elements.bits else None
 
 
 def _emit_groups(row: _Row) -> None:
     """Emit the operation on one row of whole groups: vectors that start lines would cut groups."""
-    head = _head_of(row) if has_masks() else 0
-    run = partial(cover, (0, row.columns), (row.sizes[0], MIN_GROUP), row.run, overlaps=False)
-    if isinstance(head, int):
-        run()
+    sizes, aligned = (row.sizes[0], MIN_GROUP), _aligned(row)
+    run = partial(cover, (0, row.columns), sizes, row.run)
+    # the elements of several groups are in one line, or masks are slow
+    if aligned is None or MIN_GROUP * row.dst.elements.bits < LINE_BITS or not has_masks():
+        run(overlaps=False)
         return
-    with either(head == 0) as (whole, cut):
+    with either(first_vector(*aligned, sizes[0], row.columns) == 0) as (whole, cut):
         with whole:
-            run()
+            run(overlaps=False)
         with cut:
-            _emit_from(row, head)
-
-
-def _head_of(row: _Row) -> Value:
-    """Return how many elements come before the first line of dst; 0 if they should not be apart."""
-    columns, elements = row.columns, row.dst.elements
-    if LINE_BITS // elements.bits > MASKED_LANES or elements.bits < row.src.elements.bits:
-        return 0
-    skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
-    is_long = columns >= _LONG_ROW * row.sizes[0]
-    return where(is_long, skipped // (elements.bits // BYTE_BITS), 0)
+            row.cuts_groups = True
+            run(dst=aligned)
 
 
 def _emit_pairs(row: _Row, packed: Location) -> None:
@@ -228,7 +201,8 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
     if row.src.elements.is_nibble:
         _emit_row(row)
         return
-    run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.converts)
+    row.cuts_groups = True
+    run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.may_repeat)
     if at is not None:
         following = at(minimum(row.number + 1, row.stage.table.rows - 1))
         is_preceded = row.follows(at(maximum(row.number - 1, 0)))
@@ -236,7 +210,7 @@ def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
     elements, columns = row.dst.elements, row.columns
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
-    row.first = start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
+    start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
     with nullcontext() if at is None else when(~is_preceded):
         run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
@@ -281,7 +255,8 @@ class _Row:
         operation = stage.types.operation
         self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
         self.columns: Value = stage.table.columns
-        self.converts = operation is Operation.CONVERT
+        # whether elements may be computed twice: not if dst has their operands
+        self.may_repeat = operation is not Operation.ADD_PRODUCT
         types, builder = stage.types, number.builder
         src, dst = (
             start + offsets[number]
@@ -293,10 +268,10 @@ class _Row:
         bits = DATA_TYPES[types.work].bits if types.work else max(BYTE_BITS, self.dst.elements.bits)
         lanes = register_bits() // bits
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
-        # where vectors of the widest size start, if they may cut groups of operands
-        self.first: Value | None = None
+        # whether vectors may start within groups of operands
+        self.cuts_groups = False
         self.one_operand = self.one_factor = None
-        if self.converts:
+        if operation is Operation.CONVERT:
             return
         operand = stage.starts[2] + stage.tables[2][number]
         # inverses are laid out like their residues
@@ -414,11 +389,9 @@ class _Row:
 
         for start in range(0, codec.lanes, lanes):
             values = operands_at(i + start)
-            if self.first is not None:
-                # groups start at multiples of `lanes`, and all widest vectors start equally far
-                # behind one
-                at = self.first if codec.lanes == self.sizes[0] else shift.like(i)
-                mask = side.elements.lane_mask(-at & (lanes - 1), lanes)
+            if self.cuts_groups:
+                # groups start at multiples of `lanes`
+                mask = side.elements.lane_mask(-shift.like(i) & (lanes - 1), lanes)
                 values = where(mask, values, operands_at(i + (start + lanes - 1)))
             parts.append(values)
         return concatenate(parts).bitcast(codec.values(side.dtype))

@@ -89,7 +89,7 @@ class Base(IntEnum):
 
     SRC = 0
     DST = 1
-    # what a stage makes of one slot goes to the other one, or stays if its type does
+    # what a stage makes of the values in one goes to the other one
     VALUES = 2
     OTHERS = 3
     OLD_ELEMENTS = 4

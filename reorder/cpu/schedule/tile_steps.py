@@ -40,7 +40,7 @@ from reorder.cpu.schedule.tile_program import (
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
-from reorder.plan.nodes import DST, Box, Node
+from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import simplify
 
 
@@ -93,18 +93,10 @@ class _Buffer(NamedTuple):
         """The fields of a side in a `TileStep`."""
         return self.base, self.placed_by
 
-    @property
-    def order(self) -> list[int]:
-        """The nodes in the order of their strides, outermost first."""
-        return sorted(range(len(self.strides)), key=lambda k: -abs(self.strides[k]))
 
-    def reordered(self, order: list[int]) -> "_Buffer":
-        """Return the buffer for a tile whose nodes are taken in another order."""
-        return self._replace(strides=[self.strides[k] for k in order])
-
-    def restored(self, order: list[int]) -> "_Buffer":
-        """Return the buffer that `reordered` took in an order."""
-        return self._replace(strides=[self.strides[order.index(k)] for k in range(len(order))])
+def _order(strides: list[int]) -> list[int]:
+    """Return nodes in the order of their strides, outermost first."""
+    return sorted(range(len(strides)), key=lambda k: -abs(strides[k]))
 
 
 class _StepWriter:
@@ -112,22 +104,15 @@ class _StepWriter:
 
     def __init__(self, config: KernelConfig, tile: Tile, *, is_indirect: bool) -> None:
         self.config, self.tile, self.is_indirect = config, tile, is_indirect
-        # the data of a tile: moves write its padding
+        # the data of a tile, and the tile with its padding, which moves write
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
-        self.dense = dense_strides([node.valid for node in tile.inner])
+        self.padded = tuple(node._replace(valid=node.extent) for node in tile.inner)
         self.steps: list[TileStep] = []
         # for each operand the offset of the first tile, and the strides of the loops over tiles
         self.offsets = [*tile.offsets]
         self.outer_strides = [
             [node.strides[k] for node in tile.outer] for k in range(len(self.offsets))
         ]
-
-    def with_nodes(self, nodes: list[Node]) -> "_StepWriter":
-        """Return a writer of steps for the same tiles with other inner nodes."""
-        tile = self.tile._replace(inner=tuple(nodes))
-        writer = _StepWriter(self.config, tile, is_indirect=self.is_indirect)
-        writer.steps = self.steps
-        return writer
 
     def encoded(self) -> list[Any]:
         """Return the instruction of the tiles with the steps that were written."""
@@ -137,21 +122,23 @@ class _StepWriter:
         ]
         return encode_tile(self.offsets, outer, self.steps)
 
-    def slot(self, base: Base, dtype: str) -> _Buffer:
-        """Return a slot of scratch that holds the tile."""
-        nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
+    def slot(
+        self, base: Base, dtype: str, like: _Buffer | None = None, *, padded: bool = False
+    ) -> _Buffer:
+        """Return a slot that holds the tile, in the order of its nodes or of a buffer."""
+        extents = [node.valid for node in (self.padded if padded else self.nodes)]
         # a longer tile would overwrite the next slot
-        assert nbits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
-        return _Buffer(base, dtype, NO_OPERAND, self.dense)
+        assert prod(extents) * DATA_TYPES[dtype].bits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
+        order = [*range(len(extents))] if like is None else _order(like.strides)
+        strides = dict(zip(order, dense_strides([extents[k] for k in order]), strict=True))
+        return _Buffer(base, dtype, NO_OPERAND, [strides[k] for k in range(len(extents))])
 
     def in_place(self, base: Base, dtype: str) -> _Buffer:
         """Return the tile in its place in src or dst."""
         return _Buffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
 
     def slot_behind(self, src: _Buffer, dtype: str) -> _Buffer:
-        """Return the slot of scratch for what is made of a buffer: the same one if types agree."""
-        if src.is_slot and src.dtype == dtype:
-            return src
+        """Return a slot of scratch for what is made of a buffer."""
         return self.slot(Base.OTHERS if src.base is Base.VALUES else Base.VALUES, dtype)
 
     def read_old(self) -> _Buffer:
@@ -164,32 +151,44 @@ class _StepWriter:
             return old
         return self.convert(old, self.slot(Base.OLD_VALUES, config.work))
 
-    def convert(self, src: _Buffer, dst: _Buffer, *, as_codes: bool = False) -> _Buffer:
+    def convert(
+        self, src: _Buffer, dst: _Buffer, *, as_codes: bool = False, padded: bool = False
+    ) -> _Buffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         stage = convert(src.dtype, dst.dtype)
-        return self.run(stage._replace(work="") if as_codes else stage, src, dst)
+        return self.run(stage._replace(work="") if as_codes else stage, src, dst, padded=padded)
 
-    def run(self, stage: Stage, src: _Buffer, dst: _Buffer, old: _Buffer | None = None) -> _Buffer:
-        """Write the step of a stage into a buffer, which is returned.
+    def run(
+        self,
+        stage: Stage,
+        src: _Buffer,
+        dst: _Buffer,
+        old: _Buffer | None = None,
+        *,
+        padded: bool = False,
+    ) -> _Buffer:
+        """Write the step of a stage into a buffer, in its order; return the buffer.
 
         `old` holds the values of dst, for `ADD_PRODUCT`.
         """
+        order, nodes = _order(dst.strides), self.padded if padded else self.nodes
         operation = stage.operation
         values: list[Any] = [Base.SRC]
         if stage.role:
             operation, values = self.config.operands(stage)
-        sides = Sides(src.strides, dst.strides, [0] * len(self.nodes))
-        loops, operand = None, (values[0], NO_OPERAND)
+        strides, loops, operand = [0] * len(nodes), None, (values[0], NO_OPERAND)
         if operation is Operation.ADD_PRODUCT:
             assert old is not None  # noqa: S101 - there are values to add
-            sides, operand = sides._replace(operand=old.strides), old.side
+            strides, operand = old.strides, old.side
         elif stage.role in self.config.varying:
             # operands follow src and dst
             k = DST + 1 + self.config.varying.index(stage.role)
-            sides = sides._replace(operand=[node.strides[k] for node in self.nodes])
+            strides = [node.strides[k] for node in nodes]
             extents = [node.extent for node in self.tile.outer]
             loops = [*zip(extents, self.outer_strides[k], strict=True)]
-        rows = find_rows(self.nodes, sides, None if self.is_indirect else loops)
+        sides = Sides(*([of[n] for n in order] for of in (src.strides, dst.strides, strides)))
+        ordered = tuple(nodes[n] for n in order)
+        rows = find_rows(ordered, sides, None if self.is_indirect else loops)
         if loops is not None:
             if rows.block is not None:
                 places, self.outer_strides[k] = gathered(self.offsets[k], loops, rows.block)
@@ -199,7 +198,7 @@ class _StepWriter:
                 values = [np.append(table, table[-1]) for table in values]
             operand = values[0], k
         words = [start for starts in rows.tables for start in starts]
-        lines = self._prefetched_lines()
+        lines = self._prefetched_lines(order)
         at = len(StageTable._fields) + len(words)
         head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)
         table = np.array([*head, *words, *lines], np.int64)
@@ -210,7 +209,7 @@ class _StepWriter:
         self.steps.append(step)
         return dst
 
-    def _prefetched_lines(self) -> list[int]:
+    def _prefetched_lines(self, order: list[int]) -> list[int]:
         """Return where lines start that the next stage prefetches, in bytes from a tile in src.
 
         The first stage of a tile prefetches the tile that follows, unless the data fit into the
@@ -223,10 +222,10 @@ class _StepWriter:
         if not self.config.streams_rows or has_stage:
             return []
         src = self.in_place(Base.SRC, self.config.src)
-        nodes = tuple(self.nodes[k] for k in src.order)
-        rows = tile_rows(nodes, [src.reordered(src.order).strides])
+        nodes = tuple(self.nodes[k] for k in _order(src.strides))
+        rows = tile_rows(nodes, [[node.strides[SRC] for node in nodes]])
         (starts,), bits = rows.tables, src.bits
-        is_in_order = len(starts) == 1 and self.tile.reads and src.order == [*range(len(nodes))]
+        is_in_order = len(starts) == 1 and self.tile.reads and order == _order(src.strides)
         if is_in_order or rows.columns * bits < LINE_BITS:
             return []
         starts = [start * bits // BYTE_BITS for start in starts]
@@ -286,18 +285,9 @@ class _StepWriter:
         # elements of equal types are codes that are not converted
         as_codes = src.dtype == dst.dtype
         if src.is_packed:
-            order = src.order
-            unpack = self.with_nodes([self.nodes[k] for k in order])
-            unpacked = unpack.slot(Base.UNPACKED, "u8" if as_codes else as_bytes(src.dtype))
-            unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
-            src = unpacked.restored(order)
+            dtype = "u8" if as_codes else as_bytes(src.dtype)
+            src = self.convert(src, self.slot(Base.UNPACKED, dtype, src), as_codes=as_codes)
         if not dst.is_packed:
             return self.move(src, dst, pads=pads)
-        order = dst.order
-        whole = [node._replace(valid=node.extent) for node in self.tile.inner]
-        nodes = whole if pads else self.nodes
-        pack = self.with_nodes([nodes[k] for k in order])
-        moved = pack.slot(Base.PACKED, src.dtype)
-        self.move(src, moved.restored(order), pads=pads)
-        pack.convert(moved, dst.reordered(order), as_codes=as_codes)
-        return dst
+        packed = self.move(src, self.slot(Base.PACKED, src.dtype, dst, padded=pads), pads=pads)
+        return self.convert(packed, dst, as_codes=as_codes, padded=pads)
