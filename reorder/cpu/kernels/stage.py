@@ -264,9 +264,8 @@ class _Row:
         )
         self.src = _side(builder, types.src, src)
         self.dst = _side(builder, types.dst, dst, streams=types.streams)
-        # lanes of vectors, widest first: registers of the working type, or of codes
-        bits = DATA_TYPES[types.work].bits if types.work else max(BYTE_BITS, self.dst.elements.bits)
-        lanes = register_bits() // bits
+        # lanes of vectors, widest first: registers of the working type
+        lanes = register_bits() // DATA_TYPES[types.work].bits
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         # whether vectors may start within groups of operands
         self.cuts_groups = False
@@ -333,8 +332,6 @@ class _Row:
         """
         types = self.stage.types
         operation = types.operation
-        if not types.work:
-            return codes
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
 

@@ -138,8 +138,7 @@ class StageTypes(NamedTuple):
 
     src: str
     dst: str
-    # the type between the two, which operands have; empty: codes are not converted, only their
-    # width changes
+    # the type between the two, which operands have
     work: str
     operation: Operation
     # whether whole cache lines of dst, which must be aligned to its elements, are written by

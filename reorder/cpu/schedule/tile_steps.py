@@ -151,12 +151,9 @@ class _StepWriter:
             return old
         return self.convert(old, self.slot(Base.OLD_VALUES, config.work))
 
-    def convert(
-        self, src: _Buffer, dst: _Buffer, *, as_codes: bool = False, padded: bool = False
-    ) -> _Buffer:
-        """Convert into another type; with `as_codes` only the width of codes changes."""
-        stage = convert(src.dtype, dst.dtype)
-        return self.run(stage._replace(work="") if as_codes else stage, src, dst, padded=padded)
+    def convert(self, src: _Buffer, dst: _Buffer, *, padded: bool = False) -> _Buffer:
+        """Convert into another type."""
+        return self.run(convert(src.dtype, dst.dtype), src, dst, padded=padded)
 
     def run(
         self,
@@ -282,12 +279,12 @@ class _StepWriter:
 
         If only one side is packed, the other one holds the same numbers in a byte type.
         """
-        # elements of equal types are codes that are not converted
-        as_codes = src.dtype == dst.dtype
+        if src.dtype == dst.dtype:
+            # codes, which are not converted
+            src, dst = src._replace(dtype="u4"), dst._replace(dtype="u4")
         if src.is_packed:
-            dtype = "u8" if as_codes else as_bytes(src.dtype)
-            src = self.convert(src, self.slot(Base.UNPACKED, dtype, src), as_codes=as_codes)
+            src = self.convert(src, self.slot(Base.UNPACKED, as_bytes(src.dtype), src))
         if not dst.is_packed:
             return self.move(src, dst, pads=pads)
         packed = self.move(src, self.slot(Base.PACKED, src.dtype, dst, padded=pads), pads=pads)
-        return self.convert(packed, dst, as_codes=as_codes, padded=pads)
+        return self.convert(packed, dst, padded=pads)

@@ -65,7 +65,7 @@ def _words(code: object) -> str:
         (("u4", "abcd"), ("bf16", "acdb"), None, "u4 to s8; move 8; s8 to bf16"),
         # elements of 4 bits are unpacked and packed in steps of their own, and moved as bytes
         (("f32", "abcd"), ("s4", "acdb"), None, "f32 to s8; move 8; s8 to s4"),
-        (("s4", "abcd"), ("s4", "acdb"), None, "s4 to u8; move 8; u8 to s4"),
+        (("s4", "abcd"), ("s4", "acdb"), None, "u4 to s8; move 8; s8 to u4"),
     ],
 )
 def test_a_tile_takes_the_steps_that_it_needs(
