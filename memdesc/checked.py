@@ -48,44 +48,44 @@ class Checked:
         return tuple(getattr(self, member.name) for member in fields(self) if member.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
 
 
-def remade(kind: type[Checked], *arguments: Any) -> tuple[Any, ...]:
+def remade(cls: type[Checked], *arguments: Any) -> tuple[Any, ...]:
     """Return what `__reduce__` returns, so that pickle calls the constructor with these arguments.
 
     The class is named by a string: given the class itself, pickle can make an object of it without
     the constructor.
     """
-    return _make, (f"{kind.__module__}:{kind.__qualname__}", *map(_pickled, arguments))
+    return _make, (f"{cls.__module__}:{cls.__qualname__}", *map(_pickled, arguments))
 
 
 def _make(name: str, *arguments: Any) -> Any:
     """Call the constructor of a class named `module:class`; unpickling calls this."""
     module, _, qualname = name.partition(":")
-    kind = attrgetter(qualname)(import_module(module))
-    if not (isinstance(kind, type) and issubclass(kind, Checked)):
+    cls = attrgetter(qualname)(import_module(module))
+    if not (isinstance(cls, type) and issubclass(cls, Checked)):
         raise MemdescError(
             f"a pickle says that {name!r} is a value of memdesc, which it is not: it is damaged"
         )
-    return kind._made(*map(_unpickled, arguments))  # noqa: SLF001 - of a class of this module
+    return cls._made(*map(_unpickled, arguments))
 
 
 def check_types(value: Any, way_out: str = "") -> None:
     """Refuse a value made by hand that has a field of another type than its class declares."""
-    kind = type(value)
-    for name, wanted in _types_of(kind):  # type: ignore[arg-type] # a class is hashable
+    cls = type(value)
+    for name, wanted in _types_of(cls):  # type: ignore[arg-type] # a class is hashable
         part = getattr(value, name)
         if not _is_of(part, wanted):
-            declared = kind.__annotations__[name]
+            declared = cls.__annotations__[name]
             text = getattr(declared, "__forward_arg__", declared)
-            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            article = "an" if cls.__name__[0] in "AEIOU" else "a"
             raise MemdescError(
-                f"{name} of {article} {kind.__name__} must be {text}, not {short_repr(part)}"
+                f"{name} of {article} {cls.__name__} must be {text}, not {short_repr(part)}"
                 f"{way_out}"
             )
 
 
 @cache
-def _types_of(kind: Hashable) -> list[tuple[str, Any]]:
-    return [(name, hint) for name, hint in get_type_hints(kind).items() if name[0] != "_"]
+def _types_of(cls: Hashable) -> list[tuple[str, Any]]:
+    return [(name, hint) for name, hint in get_type_hints(cls).items() if name[0] != "_"]
 
 
 def _is_of(value: Any, wanted: Any) -> bool:
@@ -97,7 +97,7 @@ def _is_of(value: Any, wanted: Any) -> bool:
         is_pair = isinstance(value, tuple) and len(value) == len(types)
         return is_pair and all(map(_is_of, value, types))
     if types:
-        return any(_is_of(value, kind) for kind in types)
+        return any(_is_of(value, cls) for cls in types)
     if wanted in (int, float):
         return type(value) is int or type(value) is wanted
     return isinstance(value, wanted)

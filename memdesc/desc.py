@@ -891,21 +891,21 @@ def _refuse_packed(dtype: DataType, what: str) -> None:
 
 @lru_cache(maxsize=4096)
 def strided_desc(
-    shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
+    shape: tuple[int, ...], strides: tuple[int, ...], element: np.dtype[Any]
 ) -> MemoryDesc:
     """Describe an array by its strides in bytes, from its lowest element on."""
-    dtype = data_type(kind)
-    _refuse_packed(dtype, f"a numpy array of {kind.name}")
+    dtype = data_type(element)
+    _refuse_packed(dtype, f"a numpy array of {element.name}")
     steps = []
     skipped = 0
     is_empty = 0 in shape
     for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
         # numpy allows any stride for a dim of size 1, and for all dims if one has size 0
-        if size > 1 and not is_empty and nbytes % kind.itemsize:
+        if size > 1 and not is_empty and nbytes % element.itemsize:
             raise MemdescError(
                 f"{dim_name(dim)} has a stride of {nbytes} bytes, "
-                f"not a multiple of the {kind.itemsize}-byte element; copy the array"
+                f"not a multiple of the {element.itemsize}-byte element; copy the array"
             )
-        steps.append(nbytes // kind.itemsize)
+        steps.append(nbytes // element.itemsize)
         skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)
     return MemoryDesc(shape, dtype, strides=steps, offset0=skipped)

@@ -141,7 +141,7 @@ boolean     8  bool_           pred       -          boolean
 """
 ROWS = [row.split() for row in _TABLE.strip().splitlines()]
 # types of ml_dtypes
-_ML_NAMES = {name: kind for name, _, kind, *_ in ROWS if not hasattr(np, kind)}
+_ML_NAMES = {name: numpy_name for name, _, numpy_name, *_ in ROWS if not hasattr(np, numpy_name)}
 
 
 _BY_NAME: dict[str, DataType] = {}
@@ -149,13 +149,13 @@ _BY_NAME: dict[str, DataType] = {}
 DATA_TYPES = MappingProxyType(_BY_NAME)
 
 
-def add_row(name: str, bits: int, kind: Any) -> None:
+def add_row(name: str, bits: int, numpy: Any) -> None:
     """Add a row to `DATA_TYPES`, before any module derives another table from it."""
     dtype = object.__new__(DataType)
     object.__setattr__(dtype, "name", name)
     object.__setattr__(dtype, "bits", bits)
     if name not in _ML_NAMES:
-        object.__setattr__(dtype, "numpy", np.dtype(kind))
+        object.__setattr__(dtype, "numpy", np.dtype(numpy))
     _BY_NAME[name] = dtype
 
 
@@ -167,8 +167,8 @@ for _row in ROWS:
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         alias: name
-        for name, _, kind, _, _, _, *others in ROWS
-        for alias in (kind.strip("_"), *others)
+        for name, _, numpy_name, _, _, _, *others in ROWS
+        for alias in (numpy_name.strip("_"), *others)
     }
 )
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values() if dtype.name not in _ML_NAMES}

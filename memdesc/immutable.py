@@ -12,7 +12,7 @@ from memdesc.tuples import constructor
 T = TypeVar("T")
 
 
-def immutable(kind: type[T]) -> type[T]:
+def immutable(cls: type[T]) -> type[T]:
     """Refuse to set or delete any attribute of a class's instances; a decorator.
 
     A class sets its fields with `object.__setattr__`. Its `_another`, if it has one, says in
@@ -24,22 +24,22 @@ def immutable(kind: type[T]) -> type[T]:
     AttributeError: a Block is immutable, so 'stride' cannot be set; \
 value._replace(stride=...) returns a changed copy
     """
-    kind.__setattr__ = _refuse_set  # type: ignore[method-assign] # it never returns
-    kind.__delattr__ = _refuse_delete  # type: ignore[method-assign] # likewise
-    return kind
+    cls.__setattr__ = _refuse_set  # type: ignore[method-assign] # it never returns
+    cls.__delattr__ = _refuse_delete  # type: ignore[method-assign] # likewise
+    return cls
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value_class(kind: type[T]) -> type[T]:
+def value_class(cls: type[T]) -> type[T]:
     """Make an immutable dataclass; add equality, a hash and a repr unless the class has its own.
 
     `dataclass(frozen=True)` compiles six functions for each class, and so took a tenth of the first
     call of a process; this compiles none.
     """
-    kind = dataclass(init=False, repr=False, eq=False)(kind)
-    members = fields(kind)  # type: ignore[arg-type] # it is a dataclass now
-    own = vars(kind)
-    made = {"__init__": _constructor(kind, members)}
+    cls = dataclass(init=False, repr=False, eq=False)(cls)
+    members = fields(cls)  # type: ignore[arg-type] # it is a dataclass now
+    own = vars(cls)
+    made = {"__init__": _constructor(cls, members)}
     if "__repr__" not in own:
         shown = [member.name for member in members if member.repr]
         made["__repr__"] = lambda self: (
@@ -54,14 +54,14 @@ def value_class(kind: type[T]) -> type[T]:
         made["__hash__"] = lambda self: hash(compared(self))
     for name, function in made.items():
         function.__name__ = name
-        function.__qualname__ = f"{kind.__qualname__}.{name}"
-        setattr(kind, name, function)
-    return immutable(kind)
+        function.__qualname__ = f"{cls.__qualname__}.{name}"
+        setattr(cls, name, function)
+    return immutable(cls)
 
 
-def _constructor(kind: type, members: tuple[Field[Any], ...]) -> Any:
+def _constructor(cls: type, members: tuple[Field[Any], ...]) -> Any:
     """Return a constructor that sets the fields, and calls `__post_init__` if there is one."""
-    has_check = hasattr(kind, "__post_init__")
+    has_check = hasattr(cls, "__post_init__")
     given = [member for member in members if member.init]
     names = tuple(member.name for member in given)
     factories = {member.name: member.default_factory for member in given}
@@ -74,7 +74,7 @@ def _constructor(kind: type, members: tuple[Field[Any], ...]) -> Any:
         if has_check:
             self.__post_init__()
 
-    made = constructor(names, defaults, fill, kind.__module__)
+    made = constructor(names, defaults, fill, cls.__module__)
     made.__annotations__ = {member.name: member.type for member in given} | {"return": None}
     return made
 
@@ -87,17 +87,17 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
     raise AttributeError(_reason(type(self), name, "deleted"), name=name, obj=self)
 
 
-def _reason(kind: type, name: str, done: str) -> str:
+def _reason(cls: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
-    title = kind.__name__
+    title = cls.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    members = fields(kind) if is_dataclass(kind) else ()
+    members = fields(cls) if is_dataclass(cls) else ()
     named = [member.name for member in members if member.init]
-    if not hasattr(kind, name) and name not in {member.name for member in members}:
+    if not hasattr(cls, name) and name not in {member.name for member in members}:
         return f"{article} {title} is immutable, and has no attribute {short_repr(name)}"
-    if (another := getattr(kind, "_another", None)) is not None:
+    if (another := getattr(cls, "_another", None)) is not None:
         copied = another
-    elif name in getattr(kind, "_fields", ()):
+    elif name in getattr(cls, "_fields", ()):
         copied = f"value._replace({name}=...) returns a changed copy"
     elif name in named:
         copied = f"dataclasses.replace(value, {name}=...) returns a changed copy"

@@ -105,17 +105,17 @@ def checked_int(name: str, value: object) -> int:
         ) from None
 
 
-def exact_rows(name: str, kind: type[T], values: Any) -> tuple[T, ...]:
+def exact_rows(name: str, cls: type[T], values: Any) -> tuple[T, ...]:
     """Return rows of a named tuple of integers and of tuples of these; refuse anything else."""
     try:
         rows = [
-            row if type(row) is kind else kind(*entries_of(name, row))
+            row if type(row) is cls else cls(*entries_of(name, row))
             for row in entries_of(name, values)
         ]
     except (TypeError, ValueError, NotImplementedError):
-        row = f"{kind.__name__}({', '.join(kind._fields)})"  # type: ignore[attr-defined] # a named tuple
+        row = f"{cls.__name__}({', '.join(cls._fields)})"  # type: ignore[attr-defined] # a named tuple
         raise MemdescError(f"{name} must be a tuple of {row}, not {short_repr(values)}") from None
-    return tuple(kind(*map(partial(_exact, name), kind._fields, row)) for row in rows)  # type: ignore[attr-defined,call-overload] # likewise
+    return tuple(cls(*map(partial(_exact, name), cls._fields, row)) for row in rows)  # type: ignore[attr-defined,call-overload] # likewise
 
 
 def _exact(name: str, field: str, value: Any) -> int | tuple[int, ...]:

@@ -71,9 +71,9 @@ else:
     class _Maker(type):
         """Makes an ordinary class of each class that inherits from NamedTuple."""
 
-        def __new__(kind, title: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        def __new__(cls, title: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
             if not bases:
-                return super().__new__(kind, title, bases, body)
+                return super().__new__(cls, title, bases, body)
             if bases != (NamedTuple,):
                 raise TypeError("can only inherit from NamedTuple")
             fields = tuple(body.get("__annotations__", ()))

@@ -85,8 +85,8 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     return attributes, operation, affine_map
 
 
-def _tensor(sizes: tuple[int, ...], kind: str) -> str:
-    return f"tensor<{''.join(f'{size}x' for size in sizes)}{kind}>"
+def _tensor(sizes: tuple[int, ...], type_name: str) -> str:
+    return f"tensor<{''.join(f'{size}x' for size in sizes)}{type_name}>"
 
 
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ def _read(given: Given) -> MemoryDesc:
             "attributes or the operation linalg.pack or linalg.unpack"
         )
     types = _types(text)
-    sizes, kind = types[0] if types else (None, None)
-    dims, dtype = given.sizes(sizes), given.type(kind)
+    sizes, stated = types[0] if types else (None, None)
+    dims, dtype = given.sizes(sizes), given.type(stated)
     tag, packed = _pack_of(values, dims)
     if types and types[1] != (packed, dtype):
         unclear(

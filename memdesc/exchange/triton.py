@@ -57,18 +57,18 @@ def _read(given: Given) -> MemoryDesc:
         impossible(f"{refused[0]} maps registers, lanes and warps to indices; it has no addresses")
     if "amd_rotating_shared" in text:
         impossible("the formula of amd_rotating_shared is not confirmed")
-    sizes, kind = None, None
+    sizes, type_name = None, None
     if tensor := re.fullmatch(_TENSOR, text):
-        sizes, kind, text = tuple(map(int, tensor[1][:-1].split("x"))), tensor[2], tensor[3]
+        sizes, type_name, text = tuple(map(int, tensor[1][:-1].split("x"))), tensor[2], tensor[3]
         if tensor[4] and tuple(map(int, tensor[4].split("x")))[-len(sizes) :] != sizes:
             impossible(f"it is a part of an allocation of {tensor[4]}, which has its strides")
     layout = _layout(text)
     for key in ("cga_layout", "block_bases"):
         if getattr(layout, key, None):
             impossible(f"{key} spreads it over the memories of several blocks")
-    dtype = given.type(kind)
+    dtype = given.type(type_name)
     try:
-        dims = given.sizes(sizes or _shape_of(layout), has_type=kind is not None)
+        dims = given.sizes(sizes or _shape_of(layout), has_type=type_name is not None)
         if not _are_powers_of_two(dims):
             impossible(f"Triton's sizes are powers of two, and dims are {dims}")
         bits = getattr(layout, "element_bitwidth", dtype.bits)
@@ -89,24 +89,24 @@ def _layout(text: str) -> _Class:
         part = re.sub(r"(\d+)\s*:\s*\+\s*(\d+)", r"[\1,\2]", attribute[2])
         part = re.sub(r"\]\s*\{", "], ", part).replace("{", "").replace("}", "")
         part = re.sub(r"\b(true|false)\b", lambda word: word[0].title(), part)
-    kind = (_ATTRIBUTES if attribute else _CLASSES).get(name)
-    if kind is None:
+    cls = (_ATTRIBUTES if attribute else _CLASSES).get(name)
+    if cls is None:
         if re.fullmatch(r"#\w+", text):
             unclear(f"{text} stands for an attribute of the module; write that in its place")
         known = [*_CLASSES, *(f"#ttg.{key}<..>" for key in _ATTRIBUTES)]
         unclear(f"the layouts in shared memory are {', '.join(known)}")
     positional, named = values_of_call(part)
     keys = [_KEYS.get(key, key) for key in named]
-    names = [*kind._fields[: len(positional)], *keys]
-    missing = [key for key in kind._fields if key not in {*names, *kind._field_defaults}]
+    names = [*cls._fields[: len(positional)], *keys]
+    missing = [key for key in cls._fields if key not in {*names, *cls._field_defaults}]
     if (
         missing
-        or len(positional) > len(kind._fields)
-        or sorted(names) != sorted({*names} & {*kind._fields})
+        or len(positional) > len(cls._fields)
+        or sorted(names) != sorted({*names} & {*cls._fields})
     ):
         lacking = f", and {', '.join(missing)} are missing" if missing else ""
-        unclear(f"its parameters are {', '.join(kind._fields)}, each at most once{lacking}")
-    return kind(*positional, **dict(zip(keys, named.values(), strict=True)))
+        unclear(f"its parameters are {', '.join(cls._fields)}, each at most once{lacking}")
+    return cls(*positional, **dict(zip(keys, named.values(), strict=True)))
 
 
 def _are_powers_of_two(dims: Iterable[int]) -> bool:
@@ -238,7 +238,7 @@ _ATTRIBUTES: dict[str, type[_Class]] = {
     "shared_linear": _SharedLinearLayout,
     "padded_shared": _PaddedSharedLayout,
 }
-_CLASSES = {kind.__name__[1:]: kind for kind in _ATTRIBUTES.values()}
+_CLASSES = {cls.__name__[1:]: cls for cls in _ATTRIBUTES.values()}
 
 
 def _shape_of(layout: _Class) -> tuple[int, ...] | None:
@@ -339,7 +339,7 @@ def _texts(layout: _Class) -> Iterator[str]:
     yield f"{name}({', '.join(f'{key}={own!r}' for key, own in values.items())})"
     keys = {ours: theirs for theirs, ours in _KEYS.items()}
     shown = ", ".join(f"{keys.get(key, key)} = {str(own).lower()}" for key, own in values.items())
-    attribute = next(key for key, kind in _ATTRIBUTES.items() if isinstance(layout, kind))
+    attribute = next(key for key, cls in _ATTRIBUTES.items() if isinstance(layout, cls))
     after = ", alignment = 16" if isinstance(layout, _SharedLinearLayout) else ""
     yield f"#ttg.{attribute}<{{{shown}}}{after}>"
 

@@ -132,12 +132,12 @@ def _read(given: Given) -> MemoryDesc:
     suffixes_of = _suffixes(suffixes)
     for tile in suffixes_of.pop("T", []):
         digits = _tiled(digits, tile.split(","))
-    numbers = {kind: _one(*suffixes_of.pop(kind)) for kind in "LESM" if kind in suffixes_of}
+    numbers = {suffix: _one(*suffixes_of.pop(suffix)) for suffix in "LESM" if suffix in suffixes_of}
     if numbers.get("M"):
         impossible(f"{numbers['M']} bytes of metadata (M) precede the elements")
-    for kind, groups in suffixes_of.items():
-        if kind != "D" or set(groups[0].replace(" ", "").split(",")) != {"D"}:
-            impossible(_REFUSED[kind])
+    for suffix, groups in suffixes_of.items():
+        if suffix != "D" or set(groups[0].replace(" ", "").split(",")) != {"D"}:
+            impossible(_REFUSED[suffix])
     # without E, each 4-bit element takes a byte; a memory space (S) does not change the layout
     stored = numbers.get("E") or max(dtype.bits, 8)
     if stored != dtype.bits:
@@ -169,12 +169,12 @@ def _suffixes(part: str) -> dict[str, list[str]]:
     suffixes: dict[str, list[str]] = {}
     if rest := re.sub(rf"^(?:{_SUFFIX})*\s*", "", part):
         unclear(f"expected a suffix, found {excerpt(rest.rstrip())}")
-    for kind, groups in re.findall(_SUFFIX, part):
-        if kind in suffixes:
-            unclear(f"it has suffix {kind} twice")
-        suffixes[kind] = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", groups)
-        if len(suffixes[kind]) > 1 and kind != "T":
-            unclear(f"suffix {kind} has several values")
+    for suffix, groups in re.findall(_SUFFIX, part):
+        if suffix in suffixes:
+            unclear(f"it has suffix {suffix} twice")
+        suffixes[suffix] = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", groups)
+        if len(suffixes[suffix]) > 1 and suffix != "T":
+            unclear(f"suffix {suffix} has several values")
     return suffixes
 
 
