@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -135,16 +134,11 @@ def save(picture: Picture, path: str) -> None:
 
 
 def drawn(picture: Picture) -> list[str]:
-    """Return the lines of a picture: in a terminal, cut to fit, and coloured if allowed."""
-    lines = picture.text.splitlines()
-    if sys.stdout is None or not sys.stdout.isatty():
-        return lines  # files and pipes get whole lines
-    columns = shutil.get_terminal_size().columns
-    if max(map(len, lines)) <= columns:
-        is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        return lines if is_plain else [Coloured(line) for line in picture.coloured.splitlines()]
-    shown = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in lines]
-    return [*shown, "", "cut at the terminal's width; --svg FILE draws all of it"]
+    """Return the lines of a picture: in a terminal, coloured if allowed."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if not is_terminal or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return picture.text.splitlines()
+    return [Coloured(line) for line in picture.coloured.splitlines()]
 
 
 class Command(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import counted
-from reorder.cli.command import Command, Facts, Options, facts_of, table
+from reorder.cli.command import Command, Facts, Options, table
 from reorder.cli.tensors import Operand
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.memory.memory import Memory
@@ -19,7 +19,6 @@ _SETS = (".npz", ".safetensors")
 
 # how many layouts are printed, and how many names of each
 _SHOWN, _NAMES = 20, 4
-_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
 
 
 def _answer(options: Options) -> tuple[Facts, int]:
@@ -68,9 +67,6 @@ def _facts(data: Memory | np.ndarray[Any, Any], answer: Identification) -> Facts
         ),
         "layouts": [_layout(candidate) for candidate in answer.candidates],
         "near": [_layout(candidate) for candidate in answer.near],
-        "readings": [
-            facts_of(reading, "dtype", "ordinary", "least", "most") for reading in answer.readings
-        ],
     }
 
 
@@ -101,9 +97,6 @@ def _lay_out(facts: Facts) -> list[str]:
         ]
         return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
-    if facts["readings"]:
-        shares = [f"{reading['dtype']} {reading['ordinary']:.0%}" for reading in facts["readings"]]
-        rows.append(f"ordinary values if the type is: {', '.join(shares)} {_ORDINARY}")
     for layout in facts["layouts"][:_SHOWN]:
         names = first_of((name["text"] for name in layout["names"]), _NAMES)
         names += dims_in_order(layout["order"])

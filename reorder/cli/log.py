@@ -40,8 +40,6 @@ _RUNS_OR_LAYERS = (
     f"{_BELOW}these are runs of the model, or equal layers of one run; say how many times the "
     "model ran (--runs N)"
 )
-# versions whose attributes and problems have another form
-_OLD = ("2.0", "2.1", "2.2")
 _ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
 # how long --bench measures each reorder
 _SECONDS = 0.1
@@ -203,13 +201,8 @@ def _head(facts: Facts) -> list[str]:
 
 
 def _warnings(facts: Facts) -> list[str]:
-    """Warn of an old log, of layers of another one, and of times that cannot be trusted."""
+    """Warn of layers of another log, and of times that cannot be trusted."""
     lines = []
-    if old := [version for version in facts["onednn"] if version.startswith(_OLD)]:
-        lines += [
-            f"warning: oneDNN {' and '.join(old)} writes attributes and sizes in another form:",
-            f"{_BELOW}they are not read, so what could be saved is incomplete; use 2.3 or later",
-        ]
     if foreign := facts["not_of_layers"]:
         lines += [
             "warning: the layers are of another model, or of other shapes: none executes",

@@ -177,11 +177,6 @@ class _Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile("-[0-9]")
 
     def error(self, message: str) -> NoReturn:
-        if re.fullmatch("unrecognized arguments:( [0-9]+)+", message):
-            message += "; sizes are one argument, joined by x, such as 2x17x5x4"
-        is_name = re.fullmatch("argument DIMS: '[A-Za-z].*such as 2x17x5x4", message, re.DOTALL)
-        if is_name and "LAYOUT [DIMS]" in " ".join(self.format_usage().split()):
-            message += "; give LAYOUT first, then DIMS"
         raise MemdescError(_with_help(message, self.prog))
 
 
@@ -273,14 +268,11 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    # numpy and torch print (2, 17) and [2, 17]
-    bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
-    numbers = [number.strip() for number in re.split("[x,]", bare)]
+    numbers = re.split("[x,]", text)
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = f"{short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
-        if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
-            msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
-        raise ArgumentTypeError(msg)
+        raise ArgumentTypeError(
+            f"{short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
+        )
     return tuple(map(int, numbers))
 
 

@@ -133,13 +133,6 @@ def _of_layout(options: Options) -> tuple[Facts, int]:
         "cannot": Said(refused, f"{', '.join(refused)} (--json says why)" if refused else None),
         "system": Said(options.system),
     }
-    if not names:
-        why = "names describe dense layouts, but these strides leave gaps or overlap"
-        if desc.offset0:
-            why = "it does not start at element 0"
-        elif desc.layout.xor:
-            why = "names describe offsets without XOR"
-        facts |= {"no name": Line(why), "why": Said(why)}
     return facts, 0 if names or options.system else 1
 
 

@@ -1,5 +1,5 @@
 """What bytes are: which known layouts they may have, and which types they look like."""
 
-from reorder.identification.identify import Candidate, Identification, TypeReading
+from reorder.identification.identify import Candidate, Identification
 
-__all__ = ["Candidate", "Identification", "TypeReading"]
+__all__ = ["Candidate", "Identification"]

@@ -40,7 +40,7 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
 from reorder.messages import first_of
-from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
+from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.masked import refuse_masked
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
@@ -53,9 +53,6 @@ _SAMPLES = 4096
 # A layout that puts this share of the samples in the right place is reported as near.
 _NEAR = 0.75
 _MAX_NEAR = 3
-# Bytes look like a type if at least this share of their values is ordinary, and unlike it if at
-# most one minus this share is.
-_ORDINARY = 0.9
 # How far elements may be apart, relative to the reference, for a hint that values were rounded.
 _LOOSE = 1e-3
 # Integer types that a reference may be stored as, the narrowest first.
@@ -65,8 +62,6 @@ _CODE_BITS = 8
 # few files have these types: they are tried only if a caller names them
 _RARE = ("f8_e5m2fnuz", "f8_e4m3fnuz", "f4_e2m1")
 _USUAL = [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
-# the magnitudes that tensors usually have, and the share that a range leaves out at each end
-_LEAST, _MOST, _TAIL = 1e-6, 1e6, 0.05
 # One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 # All orders of at most this many dims are tried for every name: 24 of them.
@@ -97,8 +92,8 @@ class Candidate(NamedTuple):
     is_padding_zero : bool
         Whether all padding is zero.
     is_type_known : bool
-        Whether the caller or the bytes tell the type of `desc`. If not, several types of this width
-        are possible, and `desc` has unsigned integers.
+        Whether the caller tells the type of `desc`. If not, all types of this width are possible,
+        and `desc` has unsigned integers.
 
     Examples
     --------
@@ -118,34 +113,6 @@ class Candidate(NamedTuple):
 
 
 @immutable
-class TypeReading(NamedTuple):
-    """What bytes look like in a type. Zeros, which look the same in every type, are left out.
-
-    Parameters
-    ----------
-    dtype : DataType
-        The type.
-    ordinary : float
-        The share of the elements that are ordinary numbers: normal ones for a float, with a
-        magnitude from 1e-6 to 1e6.
-    least, most : float
-        The range of the magnitudes, without the 5 % at each end; NaN if none is finite.
-
-    Examples
-    --------
-    >>> x = np.arange(1, 33, dtype=np.int32)
-    >>> answer = reorder.identify(x, dims=(4, 8), dtype="f32")
-    >>> [(str(reading.dtype), reading.ordinary) for reading in answer.readings]
-    [('f32', 0.0), ('s32', 1.0), ('u32', 1.0)]
-    """
-
-    dtype: DataType
-    ordinary: float
-    least: float
-    most: float
-
-
-@immutable
 class Identification(NamedTuple):
     """What `identify` found.
 
@@ -160,8 +127,6 @@ class Identification(NamedTuple):
         in the right place, or all of them in another type.
     verdict : str
         The answer in one sentence.
-    readings : tuple of TypeReading
-        Without a reference: what the bytes look like in each type that they may have.
 
     Examples
     --------
@@ -174,7 +139,6 @@ class Identification(NamedTuple):
     candidates: tuple[Candidate, ...]
     near: tuple[Candidate, ...]
     verdict: str
-    readings: tuple[TypeReading, ...] = ()
 
 
 def _title(candidate: Candidate) -> str:
@@ -220,8 +184,7 @@ def identify(
     With a reference, a layout fits if it puts each element where the bytes have it. If none does,
     up to 4 dims are tried in every other order, and then the other types that make this size; what
     fits in one of these is reported, but it is not a candidate. Without a reference, the size must
-    fit and the padding must be zero, which may be true of several layouts; what the bytes look like
-    in each type is reported.
+    fit and the padding must be zero, which may be true of several layouts.
 
     Parameters
     ----------
@@ -458,20 +421,18 @@ def _by_padding(
     known = [_known_layouts(dims, kind, order, len(data)) for kind in types]
     fitting = [layout for layouts, _ in known for layout in layouts]
     candidates = [
-        Candidate(layout.by_caller, order, _names(layout), 1.0, is_padding_zero=True)
+        Candidate(
+            layout.by_caller,
+            order,
+            _names(layout),
+            1.0,
+            is_padding_zero=True,
+            is_type_known=dtype is not None,
+        )
         for layout in fitting
         if _is_padding_zero(data, layout.by_caller)
     ]
     candidates.sort(key=_likelihood)
-    widths = {dtype.bits} if dtype else {candidate.desc.dtype.bits for candidate in candidates}
-    read = tuple(reading for bits in sorted(widths) for reading in _readings(data, bits))
-    if dtype is None:
-        for k, candidate in enumerate(candidates):
-            likely = _likely_types(read, candidate.desc.dtype.bits)
-            if len(likely) == 1:
-                candidates[k] = candidate._replace(desc=candidate.desc.with_dtype(likely[0]))
-            else:
-                candidates[k] = candidate._replace(is_type_known=False)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
         verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
@@ -485,53 +446,7 @@ def _by_padding(
             f"the size and zero padding leave {len(candidates)} layouts{why}; a tensor of the same "
             "values tells them apart"
         )
-    return Identification(tuple(candidates), (), verdict + _doubt(dtype, read), read)
-
-
-def _readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
-    """Return what the elements of a width look like in each type of numbers of this width.
-
-    Elements of 4 bits look the same in every type, and so do bytes that are all zero.
-    """
-    if bits < np.iinfo(np.uint8).bits:
-        return []
-    words = data[: data.size * 8 // bits * bits // 8].view(f"u{bits // 8}")
-    words = words[words != 0]
-    if words.size > _SAMPLES:
-        words = words[np.random.default_rng(0).integers(0, words.size, _SAMPLES)]
-    return [_reading(kind, words) for kind in _USUAL if kind.bits == bits and words.size]
-
-
-def _reading(kind: DataType, words: NDArray[np.unsignedinteger]) -> TypeReading:
-    memory = Memory(memory_desc(words.shape, kind), words.view(np.uint8))
-    magnitudes = np.abs(reorder(memory, "plain", dtype="f64").numpy())
-    form = FORMATS[kind.name]
-    normal = 2.0 ** (1 - form.bias) if isinstance(form, FloatFormat) else 0.0
-    is_ordinary = (magnitudes >= max(_LEAST, normal)) & (magnitudes <= _MOST)
-    finite = magnitudes[np.isfinite(magnitudes)]
-    least, most = np.quantile(finite, (_TAIL, 1 - _TAIL)) if finite.size else (np.nan, np.nan)
-    return TypeReading(kind, float(is_ordinary.mean()), float(least), float(most))
-
-
-def _likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
-    """Return the types in which nearly all elements are ordinary, of one width if it is given."""
-    return [
-        reading.dtype
-        for reading in read
-        if reading.ordinary >= _ORDINARY and bits in {None, reading.dtype.bits}
-    ]
-
-
-def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
-    """Return a remark if the bytes do not look like the given type, but like another one."""
-    given = next((reading for reading in read if reading.dtype == dtype), None)
-    others = _likely_types(read)
-    if given is None or given.ordinary > 1 - _ORDINARY or not others:
-        return ""
-    named = " or ".join(map(str, others))
-    return (
-        f"; but the bytes look like {named}: as {dtype}, {given.ordinary:.0%} of them are ordinary"
-    )
+    return Identification(tuple(candidates), (), verdict)
 
 
 def _likelihood(candidate: Candidate) -> tuple[int, ...]:

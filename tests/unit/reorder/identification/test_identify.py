@@ -85,19 +85,3 @@ def test_bytes_come_from_any_buffer_or_tensor() -> None:
     for data in (x.T, memoryview(x.T.copy().data), packed, moved, moved.block_tensor()):
         found = identify(data, x).candidates[0].desc
         assert found in {expected.desc, memory_desc(x.shape, "f32")}
-
-
-def test_readings_say_what_bytes_look_like() -> None:
-    x = (np.random.default_rng(0).integers(1, 15, (16, 24)) / 640).astype(np.float32)
-    for dtype, told in (("f32", None), ("f16", "bf16")):
-        found = identify(reorder.reorder(x, "ba", dtype=dtype), dims=x.shape, dtype=told)
-        (reading,) = (each for each in found.readings if str(each.dtype) == dtype)
-        assert reading.ordinary == 1
-        assert (reading.least, reading.most) == pytest.approx((x.min(), x.max()), rel=1e-3)
-        assert told is None or {each.dtype.bits for each in found.readings} == {16}
-    # any 4 bits are an ordinary number, and zeros look like no type
-    for nelems, dtype in ((128, "u4"), (16, "f32")):
-        assert identify(bytes(64), dims=(nelems,), dtype=dtype).readings == ()
-    readings = identify(np.full(16, np.nan, np.float32), dims=(4, 4)).readings
-    (nothing,) = (each[1:] for each in readings if str(each.dtype) == "f32")
-    assert repr(nothing) == "(0.0, nan, nan)"
