@@ -254,7 +254,8 @@ class _StepWriter:
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
         """Move a tile; with `pads` zeros are written to its padding."""
         if src.is_packed or dst.is_packed:
-            return self._move_as_bytes(src, dst, pads=pads)
+            self._move_as_bytes(src, dst, pads=pads)
+            return dst
         nodes = self.tile.inner if pads else self.nodes
         inner = tuple(
             Node(node.extent, node.valid, (from_, to))
@@ -274,7 +275,7 @@ class _StepWriter:
         self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
         return dst
 
-    def _move_as_bytes(self, src: _Buffer, dst: _Buffer, *, pads: bool) -> _Buffer:
+    def _move_as_bytes(self, src: _Buffer, dst: _Buffer, *, pads: bool) -> None:
         """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst.
 
         If only one side is packed, the other one holds the same numbers in a byte type.
@@ -285,6 +286,7 @@ class _StepWriter:
         if src.is_packed:
             src = self.convert(src, self.slot(Base.UNPACKED, as_bytes(src.dtype), src))
         if not dst.is_packed:
-            return self.move(src, dst, pads=pads)
+            self.move(src, dst, pads=pads)
+            return
         packed = self.move(src, self.slot(Base.PACKED, src.dtype, dst, padded=pads), pads=pads)
-        return self.convert(packed, dst, padded=pads)
+        self.convert(packed, dst, padded=pads)

@@ -66,6 +66,13 @@ def _words(code: object) -> str:
         # elements of 4 bits are unpacked and packed in steps of their own, and moved as bytes
         (("f32", "abcd"), ("s4", "acdb"), None, "f32 to s8; move 8; s8 to s4"),
         (("s4", "abcd"), ("s4", "acdb"), None, "u4 to s8; move 8; s8 to u4"),
+        # floats of 4 bits are moved as bits, and then read as floats
+        (
+            ("f4_e2m1", "abcd"),
+            ("s32", "acdb"),
+            None,
+            "u4 to s8; move 8; s8 to u4; f4_e2m1 to f32; f32 to s32",
+        ),
     ],
 )
 def test_a_tile_takes_the_steps_that_it_needs(
