@@ -8,7 +8,7 @@ known cause predicts every byte: nothing is guessed from statistics.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -76,9 +76,7 @@ class Differing(NamedTuple):
 
 
 def differences(
-    model: str | os.PathLike[str],
-    reference: str | os.PathLike[str],
-    names: Collection[str] | None = None,
+    model: str | os.PathLike[str], reference: str | os.PathLike[str]
 ) -> dict[str, Differing]:
     """Return where the values of a checkpoint differ from those of a reference, and why.
 
@@ -95,8 +93,6 @@ def differences(
         A checkpoint, as for `open_checkpoint`.
     reference : path
         A checkpoint that is known to be right, with the same tensors in any layouts.
-    names : collection of str, optional
-        What to compare; everything by default.
 
     Returns
     -------
@@ -125,24 +121,16 @@ def differences(
     ('the halves of dim 0 are swapped',)
     """
     left, right, unread = contents_of(model, reference)
-    differing: dict[str, Differing] = {}
-
-    def is_wanted(content: Content) -> bool:
-        return names is None or content.name in names
-
-    for pair in compare_contents(left, right, is_wanted=is_wanted):
-        if not pair.is_equal:
-            differing[pair.name] = Differing(pair.said, pair.causes)
+    pairs = (pair for pair in compare_contents(left, right) if not pair.is_equal)
+    differing = {pair.name: Differing(pair.said, pair.causes) for pair in pairs}
     for side, opposite, problem in (
         (right, left, "are in the reference only"),
         (left, right, "are not in the reference"),
     ):
-        alone = (side[name] for name in side if name not in opposite)
-        differing |= {content.name: Differing(problem) for content in alone if is_wanted(content)}
-    for name, why in unread.items():
-        if names is None or name in names:
-            differing[name] = Differing(f"cannot be compared: {why}")
-    return differing
+        alone = (side[name].name for name in side if name not in opposite)
+        differing |= dict.fromkeys(alone, Differing(problem))
+    whys = {name: Differing(f"cannot be compared: {why}") for name, why in unread.items()}
+    return differing | whys
 
 
 class Content(NamedTuple):
@@ -234,12 +222,7 @@ def numbers_of(item: Weight | Entry) -> Memory:
     return value if isinstance(value, Memory) else dequantize(value)
 
 
-def compare_contents(
-    left: Contents,
-    right: Contents,
-    is_wanted: Callable[[Content], bool] = lambda _: True,
-    **tolerance: Any,
-) -> Iterator[Pair]:
+def compare_contents(left: Contents, right: Contents, **tolerance: Any) -> Iterator[Pair]:
     """Yield how the contents of both sides under each name differ; `right` is the reference.
 
     `tolerance` has what `compare_values` takes.
@@ -248,15 +231,13 @@ def compare_contents(
     as_in_models = _are_as_in_models((left[name].desc, right[name].desc) for name in names)
     places = cache(partial(_by_bytes, right.values()))
     for name in names:
-        a, b = left[name], right[name]
-        if is_wanted(a):
-            pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
-            causes: tuple[str, ...] = ()
-            if not pair.is_equal and a.tensors and b.tensors:
-                with suppress(MemdescError):  # one of them may have no numbers
-                    causes = _find_causes(_parts(a, b))
-                causes = causes or _places_of(a, b, places())
-            yield pair._replace(causes=causes)
+        a, b, causes = left[name], right[name], tuple[str, ...]()
+        pair = _compared(a, b, as_in_models=as_in_models, **tolerance)
+        if not pair.is_equal and a.tensors and b.tensors:
+            with suppress(MemdescError):  # one of them may have no numbers
+                causes = _find_causes(_parts(a, b))
+            causes = causes or _places_of(a, b, places())
+        yield pair._replace(causes=causes)
 
 
 def _compared(a: Content, b: Content, *, as_in_models: bool | None, **tolerance: Any) -> Pair:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cached_property, lru_cache
-from math import inf, prod
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,12 +37,10 @@ from reorder.checkpoints.formats.entry import (
     WEIGHT,
     Container,
     Entry,
-    FileState,
     record_of,
     stem_of,
     stored_desc,
 )
-from reorder.checkpoints.formats.safetensors import homes_beside
 from reorder.messages import first_of
 from reorder.values.formats import INTEGERS
 
@@ -66,8 +64,6 @@ CACHE = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".k_zero_point", ".v_z
 _BARE_SCALES = ("scale_inv", "weight_scale")
 # scales of few codes may have this many elements: kernels pad them
 _MIN_SCALES = 512
-# the type of a tensor that was not read
-_ABSENT = "unknown"
 # metadata key in which ComfyUI says how layers are quantised
 _COMFYUI = "_quantization_metadata"
 # tensors of formats that are not decoded -> the name whose error says why
@@ -191,20 +187,8 @@ class Model:
 
     @cached_property
     def found(self) -> list[Weight]:
-        """The quantised weights with tensors here, without what they are.
-
-        Some of their tensors may be in files that were not read: in damaged shards, or in others of
-        the model.
-        """
-        unread = self.container.unread.items()
-        homes = homes_beside(self.path) | {name: file for file, x in unread for name in x.names}
-        nothing, absent = (self.path, 0, 0, FileState(0, 0)), dict[str, Entry]()
-        for name, file in homes.items():
-            if name not in self.entries and file != self.path.name:
-                away = f"{name} is in {file}, unread"
-                absent[name] = Entry(name, _ABSENT, (), *nothing, reason=away)
-        weights = find_weights({**self.entries, **absent})
-        return [weight for weight in weights if not absent.keys() >= {*weight.names}]
+        """The quantised weights, without what they are."""
+        return find_weights(self.entries)
 
     @cached_property
     def weights(self) -> list[Weight]:
@@ -336,8 +320,8 @@ def weight_of(entries: Entries, name: str) -> Weight:
             return _as_noted(entries, held)
         except MemdescError as error:
             reason = str(error)
-    # the size of a tensor in an unread file is not known; each code has at least one bit
-    most = max(8 * held.nbytes, _MIN_SCALES) if held.dtype in DATA_TYPES else inf
+    # each code has at least one bit
+    most = max(8 * held.nbytes, _MIN_SCALES)
     prefix, tensors, may_have_codes = name, {name: held}, holds_codes(held)
     for codes, is_certain, endings in _rows():
         if not dotted.endswith(codes):
@@ -449,14 +433,14 @@ def decide(weight: Weight, claims: Claims) -> Weight:
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
-    reason = ", ".join(x.reason for x in weight.entries.values() if x.dtype == _ABSENT)
+    reason = weight.reason  # its note is damaged
     if weight.quantized is not None:
         name = weight.called(weight.prefix)
         loaded = f"reorder.load_all(path, reorder.Quantized)[{name!r}]"
         way = f"reorder.dequantize({loaded}) decodes it, and no conversion does"
         reason = reason or f"{name!r} is a Quantized: {way}"
-    if reason or weight.reason:  # its note is damaged
-        return weight._replace(reason=reason or weight.reason)
+    if reason:
+        return weight._replace(reason=reason)
     try:
         noted = None if weight.note is None else record_of(weight.note)
         said = (None,) if claims.declared is None else claims.declared.at(weight.prefix)

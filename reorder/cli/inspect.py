@@ -19,6 +19,7 @@ from memdesc.names import dim_letters
 from memdesc.record import BIT_PLANES, Constant, Field, RecordDesc
 from memdesc.record.scheme import block_sizes
 from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, UNQUANTISED, WEIGHT, Container, Entry
+from reorder.checkpoints.formats.safetensors import index_of
 from reorder.checkpoints.formats.table import read_container
 from reorder.checkpoints.weights import Model, Weight, find_misfits
 from reorder.cli.command import Columns, Command, Facts, Options, is_wanted, tabulate
@@ -51,7 +52,9 @@ def _answer(options: Options) -> tuple[Facts, int]:
     chosen = [weight for weight in weights if weight.codes.name in shown]
     chosen.sort(key=lambda weight: weight.prefix)
     is_quantised = model.claims.said is not None or any(x.desc for x in model.weights)
-    misfits = dict(find_misfits(model)) if is_quantised else {}
+    # files that are not shown may hold what is missing
+    is_whole = not container.unread and index_of(operand.path) is None
+    misfits = dict(find_misfits(model)) if is_quantised and is_whole else {}
     facts: Facts = {
         "files": [*map(str, container.files)],
         "tensors": wanted,

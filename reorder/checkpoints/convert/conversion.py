@@ -26,6 +26,7 @@ from reorder.checkpoints.convert.plan import Plan
 from reorder.checkpoints.convert.rules import read_rules
 from reorder.checkpoints.convert.targets import Decided, decide_target
 from reorder.checkpoints.formats.entry import Place
+from reorder.checkpoints.formats.safetensors import index_of
 from reorder.checkpoints.formats.table import check_sums, read_container
 from reorder.checkpoints.moves.changes import Repack
 from reorder.checkpoints.moves.losses import FinalError, Lost, check_lost, saturation_warnings
@@ -406,6 +407,11 @@ def plan_conversion(
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
+        if (parsed or to) and (index := index_of(given)):
+            raise MemdescError(
+                f"{str(given)!r} may hold codes of which other files of the model have the scales: "
+                f"name {str(index)!r}, or its folder; the file alone is only copied"
+            )
         name = output_format(wanted, may_be_folder=given.is_dir())
         model = Model(given, container)
         plan = Plan(Decided(model) if to is None else decide_target(to, model), parsed, name)

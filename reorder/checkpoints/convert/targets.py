@@ -269,12 +269,9 @@ def _target_record(name: str, prefix: str, desc: RecordDesc, *, said_symmetric: 
     taken = ", ".join(dict.fromkeys(source for way in target.ways for source in way.sources))
     codes = ", ".join({way.codes for way in ways})
     taken += f" with codes of {codes}, not {desc.codes.kind}" if ways else ""
-    by = f"--to {name} then rounds them again" if target.floats else ""
     raise MemdescError(
-        f"{prefix} is {desc.name}, and --to {name} takes only {taken}, because {name} does not "
-        f"hold the numbers of all others; --map '{prefix}: {desc.name} -> RECORD' tries any record "
-        f"and refuses what it does not hold; {decoded} decode any, and "
-        f"{by or f'{target.producer} quantises floats'}"
+        f"{prefix} is {desc.name}, and --to {name} takes only {taken}; {decoded} decode any, and "
+        f"--map '{prefix}: {desc.name} -> RECORD' tries any record"
     )
 
 

@@ -266,14 +266,14 @@ def read_index(path: Path) -> Container:
     return container._replace(unread=held)
 
 
-def homes_beside(path: Path) -> dict[str, str]:
-    """Return the file of each tensor of the model that a file is a shard of, if it is one."""
-    homes: dict[str, str] = {}
+def index_of(path: Path) -> Path | None:
+    """Return the index that names a file and others beside it; None if there is none."""
     for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
         with suppress(MemdescError):  # otherwise the index says nothing about this file
-            names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
-            homes |= names if path.name in names.values() else {}
-    return homes
+            homes = {*_weight_map(read_if_exists(index, _MAX_INDEX) or b"").values()}
+            if path.name in homes and len(homes) > 1:
+                return index
+    return None
 
 
 def _weight_map(text: bytes) -> dict[str, str]:

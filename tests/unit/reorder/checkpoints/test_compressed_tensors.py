@@ -177,7 +177,6 @@ def test_inspect_shows_what_shards_there_are(
     notes = "\n".join(facts["notes"])
     assert f"{lost.name} is not shown" in notes
     if is_indexed:
-        assert f"m.0.weight_scale is in {lost.name}, unread" in notes
         with pytest.raises(MemdescError, match=lost.name):
             reorder.open_checkpoint(folder)
     for path in folder.glob("*.safetensors"):

@@ -327,16 +327,15 @@ up.weight holds plain bf16, but model.layers.0.mlp.up.pre_quant_scale is beside
         NVFP4, "bf16")
 
 # what a target does not hold
---to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only fp8_block, fp8_tensor,
-because fp8-block does not hold
+--to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only fp8_block, fp8_tensor;
+--to bf16 and --to f16 decode any, and
 --map 'model.layers.0.mlp: awq -> RECORD' tries any record
---to bf16 and --to f16 decode any, and --to fp8-
     refused(awq(zeros=(0, 2)), AWQ, "fp8-block")
-with codes of f8_e4m3, not f8_e5m2, because
+with codes of f8_e4m3, not f8_e5m2; --to
     refused(fp8_tensor("float8_e5m2"), {"quant_method": "fp8", "fmt": "e5m2"}, "fp8-block")
-with codes of f8_e4m3, not f8_e5m2, because
+with codes of f8_e4m3, not f8_e5m2; --to
     refused(fp8_tensor("float8_e5m2"), {"quant_method": "fp8", "fmt": "e5m2"}, "compressed-tensors")
-with codes of u4, not u8, because awq
+with codes of u4, not u8; --to bf16
     refused(bits(8), GPTQ | {"bits": 8}, "awq")
 
 # keys that change the meaning of weights
