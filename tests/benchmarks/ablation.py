@@ -105,17 +105,6 @@ def _in_place(old: Any) -> Any:
     return lambda nodes, sides, *_, **__: old(nodes, sides)
 
 
-def _in_plain_pieces(old: Any) -> Any:
-    """Cut runs into pieces that share lines of dst."""
-    split = old.__globals__["split_node"]
-
-    def cut(box: Any, inner: Any, steps: int, *_: Any) -> Iterator[Any]:
-        parts = split(box, inner[-1], steps) if steps < inner[-1].extent else (box,)
-        yield from ((part, None) for part in parts)
-
-    return cut
-
-
 def _at_zero(_: Any) -> Any:
     """Begin vectors where the row begins."""
     return lambda _elements, _dst, _lanes, count, *_width: count.like(0)
@@ -157,14 +146,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
-    "joined lines": Mechanism({"schedule.select:ScheduledBox.joins_lines": _returns(value=False)}),
-    "joined pairs": Mechanism({"schedule.select:ScheduledBox._has_pairs": _returns(value=False)}),
-    "joined pieces": Mechanism(
-        {
-            "schedule.cuts:_joined_pieces": _in_plain_pieces,
-            "schedule.cuts:_rows_at_once": _returns(((), 0)),
-        }
-    ),
+    "joined runs": Mechanism({"schedule.batches:join_runs": _returns(())}),
     "joined in registers": Mechanism({"kernels.copy:_FEW_LINES": _value(())}, code="run 8-bit"),
     "runs of zeros": Mechanism({"schedule.select:_MANY_ZEROS": _value(1 << 62)}),
     "heads of tiles": Mechanism({"schedule.tiles:_heads": _returns({})}),
@@ -235,6 +217,7 @@ class Variant:
             self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
+            self._record("schedule.batches", "join_runs", _text_of_boxes)
             self._record("schedule.tile_steps", "tile_boxes", _text_of_boxes)
             self._record("schedule.tile_steps", "StageTable", _text_of_stage)
 

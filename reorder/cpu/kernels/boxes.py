@@ -86,11 +86,7 @@ def _rows(step: _Step) -> Rows:
         step.elements,
         step.src,
         step.dst,
-        head._replace(
-            valid_rows=where(step.is_data, head.valid_rows, 0),
-            is_preceded=head.is_preceded != 0,
-            is_followed=head.is_followed != 0,
-        ),
+        head._replace(valid_rows=where(step.is_data, head.valid_rows, 0)),
         first=step.step_range.inner_first,
         last=step.step_range.inner_last,
         src_table=src_table,

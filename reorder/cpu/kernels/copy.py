@@ -10,7 +10,6 @@ The length of a run decides how it is copied, by the first of these ways that fi
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 from llvmlite import ir
 
@@ -32,8 +31,8 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.schedule.program import ALIKE
+from reorder.cpu.llvm.shuffle import LANE_BITS, pick
+from reorder.cpu.schedule.select import JOINED
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 
 # The bytes of the longest mask.
@@ -48,9 +47,9 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-# Runs of half a line, and of 1 to 4 lines, are joined in registers where dst starts at an even
-# byte: the instruction picks 16-bit units from two vectors.
-_FEW_LINES, _UNIT_NBYTES = tuple(size * LINE_NBYTES // 2 for size in (1, 2, 4, 6, 8)), 2
+# Runs of 1 to 4 lines are joined in registers where dst starts at an even byte: the instruction
+# picks 16-bit units from two vectors.
+_FEW_LINES, _UNIT_NBYTES = tuple(LINE_NBYTES * count for count in (1, 2, 3, 4)), 2
 _PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
@@ -82,6 +81,20 @@ class Rows(NamedTuple):
             dst_table=kept(self.dst_table),
         )
 
+    def src_at(self, row: Value) -> Location:
+        """Return where a row starts in src."""
+        return self.elements.moved(self.src, self.src_table[row])
+
+    def next_of(self, row: Value, dst_at: Variable) -> tuple[Value, Value]:
+        """Return the row after one, or the last row, and whether it continues this one in dst.
+
+        `dst_at` is where the row starts in dst, and then where the next one does.
+        """
+        after = minimum(row + 1, self.head.rows - 1)
+        end = dst_at.value + self.head.extent
+        dst_at.value = self.dst_table[after]
+        return after, dst_at.value == end
+
     def split(self) -> tuple["Rows", "Rows"]:
         """Return the rows that hold data, and the others."""
         stop = maximum(minimum(self.head.valid_rows, self.last), self.first)
@@ -90,7 +103,7 @@ class Rows(NamedTuple):
     def each(self) -> Iterator[tuple[Location, Location, Value]]:
         """Emit a loop over the rows; yields both locations, and whether the row holds data."""
         with loop(self.first, self.last) as row:
-            src = self.elements.moved(self.src, self.src_table[row])
+            src = self.src_at(row)
             dst = self.elements.moved(self.dst, self.dst_table[row])
             yield src, dst, row < self.head.valid_rows
 
@@ -110,7 +123,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data, rest = rows.split()
     if elements.bits == BYTE_BITS:
-        with when(rows.head.joins_lines != 0):
+        with when(rows.head.lines != 0):
             _emit_lines(rows, done)
             builder.branch(done)
     other = builder.append_basic_block("other")
@@ -189,134 +202,83 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 def _emit_lines(rows: Rows, done: Value) -> None:
     """Move rows of bytes as whole lines of dst, wherever they start; may branch to `done`.
 
-    If a row follows another one in dst, the line that both share is joined from them, and written
-    with the first one; lines at other ends of rows are written in part. A row has at least a line,
-    so no byte outside it is read.
+    A row has at least a line, so no byte outside it is read. If rows are joined, the head of each
+    is left out, and its last line has the head of the row after it; otherwise the lines at both
+    ends are written in part.
     """
     elements, head, length = rows.elements, rows.head, rows.head.extent
-    moves = rows.rebased()
-
-    def row_at(index: Value) -> tuple[Location, Location, Value]:
-        src, dst = moves.src, moves.dst
-        at_dst = rows.dst_table[index]
-        return elements.moved(src, rows.src_table[index]), elements.moved(dst, at_dst), at_dst
-
-    def ends_of(dst: Location) -> tuple[Value, Value]:
-        address = elements.address_of(dst)
-        return -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
-
-    src, dst, at_dst = row_at(rows.first)
-    ends = ends_of(dst)
-    is_first = (at_dst - rows.dst_table[maximum(rows.first - 1, 0)] != length) & ~head.is_preceded
+    is_joined = head.lines == JOINED
     if has_masks():
-        if elements.streams:  # nothing else joins runs that end in zeros
-            with when(head.valid < length):
-                _emit_few_lines(rows, LINE_NBYTES, ends[0], is_first, is_padded=True)
-                elements.builder.branch(done)
+        start = -elements.address_of(elements.moved(rows.dst, rows.dst_table[0]))
+        is_even = (start & (_UNIT_NBYTES - 1)) == 0
         for nbytes in _FEW_LINES:
-            is_even = (ends[0] & (_UNIT_NBYTES - 1)) == 0
-            with when((length == nbytes) & (head.joins_lines == ALIKE) & is_even):
-                _emit_few_lines(rows, nbytes, ends[0], is_first)
+            with when((length == nbytes) & is_joined & is_even):
+                _emit_few_lines(rows, nbytes, start & (LINE_NBYTES - 1))
                 elements.builder.branch(done)
-    with when(is_first):
-        _copy_part(elements, src, dst, ends[0])
+    rows, dst_at = rows.rebased(), Variable(elements.builder)
+    dst_at.value = rows.dst_table[rows.first]
     with loop(rows.first, rows.last) as row:
-        src, dst, at_dst = row_at(row)
-        first, rest = ends_of(dst) if elements.streams else ends
+        src, dst = rows.src_at(row), elements.moved(rows.dst, dst_at.value)
+        address = elements.address_of(dst)
+        begin, rest = -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
         stop = length - rest
-        with loop(first, stop, LINE_NBYTES) as i:
+        with loop(begin, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        after = row + 1
-        following, following_dst, at_following = row_at(minimum(after, head.rows - 1))
-        is_next = at_following - at_dst == length
-        with either(is_next | head.is_followed) as (followed, alone):
-            with followed, when(rest > 0):
-                address = where(is_next, following.address, src.address + head.follower)
+        after, is_next = rows.next_of(row, dst_at)
+        with either(is_joined) as (joined, alone):
+            with joined, when(rest > 0):
+                apart = src.address + head.follower
+                address = where(is_next, rows.src_at(after).address, apart)
                 line = _joined_line(elements, src + stop, rest, Location(address, src.index))
                 elements.store_lines(line, dst + stop)
             with alone:
-                _copy_part(elements, src + stop, dst + stop, rest)
-        with when(~is_next & (after < rows.last) & ~head.is_preceded):
-            _copy_part(elements, following, following_dst, ends_of(following_dst)[0])
+                with when(begin > 0):
+                    _copy_part(elements, src, dst, begin)
+                with when(rest > 0):
+                    _copy_part(elements, src + stop, dst + stop, rest)
 
 
-def _emit_few_lines(
-    rows: Rows, nbytes: int, head: Value, is_first: Value, *, is_padded: bool = False
-) -> None:
-    """Move rows of a few whole lines, or pairs of rows of half a line, as lines of dst.
+def _emit_few_lines(rows: Rows, nbytes: int, head: Value) -> None:
+    """Move joined rows of a few whole lines; those of one line may end in zeros.
 
-    Each row, or pair, has `head` bytes before its first line of dst. The line that two of them
-    share is picked from a line of each, because a load that crosses lines would take as long as a
-    store that does. Unless `is_first`, the first head is written with the row before it. Rows of
-    one line that are padded end in zeros.
+    All rows have `head` bytes before their first line of dst. The line that two of them share is
+    picked from a line of each, because a load that crosses lines would take as long as a store that
+    does.
     """
-    elements, builder = rows.elements, rows.elements.builder
-    rest, step = max(0, nbytes - LINE_NBYTES), max(1, LINE_NBYTES // nbytes)
+    elements, rest = rows.elements, nbytes - LINE_NBYTES
     picks, valid = _picks_from(head), elements.lane_mask(rows.head.valid, LINE_NBYTES)
     rows, units = rows.rebased(), picks.type
-    whole = partial(elements.load_vector, lanes=LINE_NBYTES // step)
-    load = partial(elements.load_masked, mask=valid) if is_padded else whole
 
-    def src_at(row: Value) -> Location:
-        return elements.moved(rows.src, rows.src_table[row])
+    def load(at: Location) -> Value:
+        return elements.load_vector(at, LINE_NBYTES) if rest else elements.load_masked(at, valid)
 
-    def line_of(*starts: Location) -> Value:
-        return concatenate([*map(load, starts)]).bitcast(units)
-
-    def line_at(row: Value) -> Value:
-        return line_of(*(src_at(row + k) for k in range(step)))
-
-    def store(line: Value, dst: Location, count: Value | None = None) -> None:
-        vector = line.bitcast(elements.vector_type(LINE_NBYTES))
-        if count is None:
-            elements.store_lines(vector, dst)
-        else:
-            elements.store_masked(vector, dst, elements.lane_mask(count, LINE_NBYTES))
-
-    # where a row starts in dst, and its last line: LLVM would load them again
-    dst_at, last = Variable(builder), Variable(builder, units)
-
-    def begin(row: Value, first: Value) -> None:
-        last.value = first
+    # where a row starts in dst, and its first line: LLVM would load them again
+    dst_at, first = Variable(elements.builder), Variable(elements.builder, units)
+    dst_at.value = rows.dst_table[rows.first]
+    first.value = load(rows.src_at(rows.first)).bitcast(units)
+    with loop(rows.first, rows.last) as row:
+        dst, last = elements.moved(rows.dst, dst_at.value) + head, first.value
         if rest:
-            last.value = line_of(src_at(row) + rest)
-
-    def joined(first: Value) -> Value:
-        return call(builder, _PICK, units, last.value, picks, first)
-
-    def move(row: Value, after: Value, *, is_last: bool) -> None:
-        src, begin_of = src_at(row) + head, dst_at.value
-        dst = elements.moved(rows.dst, begin_of) + head
+            src = rows.src_at(row)
+            last = load(src + rest).bitcast(units)
         for start in range(0, rest, LINE_NBYTES):
-            elements.store_lines(elements.load_vector(src + start, LINE_NBYTES), dst + start)
-        dst_at.value, first = rows.dst_table[after], line_at(after)
-        with either(dst_at.value - begin_of == max(nbytes, LINE_NBYTES)) as (followed, alone):
-            with followed:
-                store(joined(first), dst + rest)
-            with alone:
-                with either(rows.head.is_followed) as (goes_on, ends):
-                    with goes_on:
-                        following = src_at(row + (step - 1)) + rows.head.follower
-                        store(
-                            joined(line_of(*(following + pitch * k for k in range(step)))),
-                            dst + rest,
-                        )
-                    with ends:
-                        store(joined(last.value), dst + rest, LINE_NBYTES - head)
-                if not is_last:
-                    with when(~rows.head.is_preceded):
-                        store(first, elements.moved(rows.dst, dst_at.value), head)
-        begin(after, first)
+            line = elements.load_vector(src + head + start, LINE_NBYTES)
+            elements.store_lines(line, dst + start)
+        after, is_next = rows.next_of(row, dst_at)
+        first.value = load(rows.src_at(after)).bitcast(units)
 
-    dst_at.value, first = rows.dst_table[rows.first], line_at(rows.first)
-    # from a row of a pair to the other one
-    pitch = rows.src_table[rows.first + (step - 1)] - rows.src_table[rows.first]
-    with when(is_first):
-        store(first, elements.moved(rows.dst, dst_at.value), head)
-    begin(rows.first, first)
-    with loop(rows.first + step, rows.last, step) as after:
-        move(after - step, after, is_last=False)
-    move(rows.last - step, minimum(rows.last, rows.head.rows - step), is_last=True)
+        def store(follower: Value) -> None:
+            line = call(elements.builder, _PICK, units, last, picks, follower)
+            vector = line.bitcast(elements.vector_type(LINE_NBYTES))
+            elements.store_lines(vector, dst + rest)
+
+        with either(is_next) as (followed, apart):
+            with followed:
+                store(first.value)
+            with apart:
+                follower = rows.src_at(row)
+                address = follower.address + rows.head.follower
+                store(load(Location(address, follower.index)).bitcast(units))
 
 
 def _picks_from(head: Value) -> Value:

@@ -12,9 +12,10 @@ from reorder.cpu.schedule.indirect import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, partition
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
+from reorder.cpu.schedule.runs import join_runs
 from reorder.cpu.schedule.select import (
-    MAX_VECTOR_BITS,
     MICRO_KERNELS,
+    WHOLE,
     Kernel,
     ScheduledBox,
     pack_for_kernels,
@@ -22,7 +23,6 @@ from reorder.cpu.schedule.select import (
     width_of,
 )
 from reorder.cpu.tables import Words
-from reorder.cpu.target import has_masks
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import ReorderPlan
@@ -82,12 +82,6 @@ class BatchBuilder:
         self.streams = machine.streams(self.nbytes, threads)
         # whether transpositions write whole lines of dst although they do not stream
         self.fills_lines = plan.dst.min_nbytes >= machine.filled_nbytes
-        # whether lines are joined by masked loads although they do not stream
-        self.joins_cached = self.fills_lines and self.place > 0 and has_masks()
-        # whether pairs of half lines are joined then too: beyond a core's own cache this is slower
-        self.joins_pairs = self.joins_cached and not machine.exceeds_own_cache(
-            self.nbytes // threads
-        )
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
         # "rotated rows"
         self.kernels: tuple[str, ...] = ()
@@ -111,20 +105,14 @@ class BatchBuilder:
         for box in boxes:
             parts = self._schedule(box)
             can_stream = self.streams and parts[0].bits >= BYTE_BITS
-            streams = [can_stream and part.fills_lines() for part in parts]
-            for scheduled, fills_lines in zip(parts, streams, strict=True):
-                bits = scheduled.bits
-                is_vector = fills_lines and scheduled.columns[0].extent * bits <= MAX_VECTOR_BITS
-                is_cached = self.joins_cached and scheduled.joins_vectors()
-                joins_lines = (can_stream or is_cached) and not is_vector
-                joins_lines &= scheduled.joins_lines(pairs=self.joins_pairs, padded=can_stream)
-                if scheduled.ends or joins_lines:
-                    runs = Kernel(BYTE_BITS, can_stream)
-                    by_kernel.setdefault(runs, []).append(scheduled.joined())
-                    continue
+            streams = [can_stream and part.writes_lines() for part in parts]
+            for part, is_whole in zip(parts, streams, strict=True):
                 # the ends of lines are written together with the lines
-                is_streamed = fills_lines or (any(streams) and scheduled.writes_parts())
-                by_kernel.setdefault(Kernel(bits, is_streamed), []).append(scheduled)
+                is_streamed = is_whole or (any(streams) and part.writes_parts())
+                is_long = is_whole and not part.lines and part.is_long_run()
+                scheduled = part.as_bytes(WHOLE) if is_long else part
+                kernel = Kernel(scheduled.bits, is_streamed)
+                by_kernel.setdefault(kernel, []).append(scheduled)
         return [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
 
     def _schedule(self, box: Box) -> tuple[ScheduledBox, ...]:
@@ -137,6 +125,8 @@ class BatchBuilder:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
         boxes = permuted_boxes(box, bits)
+        if not boxes and (self.streams or (self.fills_lines and self.place)):
+            boxes = join_runs(box, bits, streams=self.streams)
         if not boxes and (self.streams or self.fills_lines):
             boxes = rotate(box, bits, streams=self.streams)
             is_rotated = boxes and self.place and "rotated rows" not in self.kernels
@@ -145,8 +135,6 @@ class BatchBuilder:
             (box,),
             bits,
             streams=self.streams,
-            # the caches move half lines faster than non-temporal stores write them
-            pairs=self.exceeds and has_masks(),
             is_shared=self.threads > 1,
         )
 

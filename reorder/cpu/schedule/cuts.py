@@ -8,23 +8,21 @@ tiles follow the order of src.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import CACHE_WAYS, PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import contiguous_loops, count_contiguous, size_of
+from reorder.cpu.schedule.loops import count_contiguous, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     TILE,
-    Ends,
     ScheduledBox,
     line_of,
     select_kernel,
     select_permuted,
-    width_of,
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
@@ -49,19 +47,18 @@ def tile_boxes(
     bits: int,
     *,
     streams: bool = False,
-    pairs: bool = False,
     is_shared: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     Runs of at most a line are moved so that lines of both sides are used while they are cached;
     `is_shared` says that threads will divide them. With `streams`, longer runs, which non-temporal
-    stores write, are read from few places in turn; with `pairs`, runs of half a line are too.
+    stores write, are read from few places in turn.
     """
     done: list[ScheduledBox] = []
     todo: list[ScheduledBox] = []
     for box in reversed(boxes):
-        ordered = _in_pieces(box, bits, streams=streams, pairs=pairs, is_shared=is_shared)
+        ordered = _in_pieces(box, bits, streams=streams, is_shared=is_shared)
         todo += [*ordered] or [select_kernel(box, bits)]
     while todo:
         scheduled = todo.pop()
@@ -73,9 +70,7 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            parts = split_node(scheduled.box, *cut)
-            pieces = (select_kernel(part, bits) for part in parts)
-            todo += [piece._replace(ends=scheduled.ends) for piece in pieces]
+            todo += (select_kernel(part, bits) for part in split_node(scheduled.box, *cut))
     return tuple(done)
 
 
@@ -111,6 +106,17 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
             for turn in _parts_of(part, last, steps)
         ]
     return turns
+
+
+def cut_to_fit(scheduled: ScheduledBox) -> Iterator[ScheduledBox]:
+    """Cut joined runs until the rows of a call fit in the cache."""
+    cut = find_cut(scheduled)
+    if cut is None:
+        yield scheduled
+        return
+    for part in split_node(scheduled.box, *cut):
+        piece = select_kernel(part, scheduled.bits)
+        yield from cut_to_fit(piece._replace(lines=scheduled.lines, follower=scheduled.follower))
 
 
 def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
@@ -162,99 +168,39 @@ def permuted_boxes(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
     return parts if cut and len(parts) == len(pieces) else (scheduled,)
 
 
-def _in_pieces(
-    box: Box, bits: int, *, streams: bool, pairs: bool, is_shared: bool
-) -> Iterator[ScheduledBox]:
+def _in_pieces(box: Box, bits: int, *, streams: bool, is_shared: bool) -> Iterator[ScheduledBox]:
     """Schedule a box of runs in pieces of dst, whose runs are moved along src.
 
     Pieces of short runs have several lines of dst. Pieces of streamed runs are read from few places
-    in src, where the next piece reads on; if lines are joined, pieces share no lines. Yields
-    nothing for other boxes, or for boxes that need no other order.
+    in src, where the next piece reads on. Yields nothing for other boxes, or for boxes that need no
+    other order.
     """
     scheduled = select_kernel(box, bits)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
-    fills_lines = scheduled.fills_lines()
-    is_joined = streams and bits >= BYTE_BITS and not fills_lines
-    is_joined &= scheduled.joins_lines(pairs=pairs, padded=True)
-    is_streamed = is_joined or (streams and fills_lines)
-    src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
-    inner, steps = _runs_at_once(box, src_loop, bits, is_streamed=is_streamed, is_shared=is_shared)
-    swaps = bool(inner)
-    if is_joined and not swaps:
-        inner, steps = _rows_at_once(scheduled)
-    if not inner:
-        return
+    streams &= scheduled.writes_lines()
+    inner, steps, order = runs_in_turn(box, bits, streams=streams, is_shared=is_shared)
     strides = {node.strides for node in inner}
-    loops = (box.nodes[-1], *inner)
-    extents, dst_strides = zip(*((node.extent, node.strides[1]) for node in loops), strict=True)
-    is_joined &= count_contiguous(extents, dst_strides, scheduled.width) == len(loops)
-    pieces: Iterable[tuple[Box, Ends | None]]
-    # as many as a call moves
-    most = TILE // size_of(inner[:-1])
-    if is_joined and most:
-        steps = min(steps, most - most % 2 or 1)
-        pieces = _joined_pieces(box, inner, steps, bits)
-    else:
-        pieces = ((part, None) for part in _parts_of(box, inner[-1], steps))
-    for part, ends in pieces:
+    for part in _parts_of(box, inner[-1], steps) if inner else ():
         within = [node for node in part.nodes[:-1] if node.strides in strides]
         outside = [node for node in part.nodes[:-1] if node.strides not in strides]
-        if swaps and is_streamed:
-            outside.sort(key=lambda node: -abs(node.strides[0]))
-        elif swaps:
-            outside.sort(key=lambda node: node.strides == src_loop.strides)
-        ordered = part._replace(nodes=(*outside, *within, part.nodes[-1]))
-        yield select_kernel(ordered, bits)._replace(ends=ends)
+        nodes = (*sorted(outside, key=order), *within, part.nodes[-1])
+        yield select_kernel(part._replace(nodes=nodes), bits)
 
 
-def _joined_pieces(
-    box: Box, inner: tuple[Node, ...], steps: int, bits: int
-) -> Iterator[tuple[Box, Ends | None]]:
-    """Cut the last of some contiguous loops into pieces of some steps that share no line of dst.
+def runs_in_turn(
+    box: Box, bits: int, *, streams: bool, is_shared: bool = False
+) -> tuple[tuple[Node, ...], int, Callable[[Node], int]]:
+    """Return the loops of a piece of runs, how many steps of the last one, and the others' order.
 
-    The model: a line that is written in part waits for memory, and later stores wait with it. So
-    the line at the end of a piece is joined with what follows in dst: the next piece, or the next
-    step of a loop around them. The first line of the whole contiguous part is a box of its own.
+    The order is a key to sort by, outermost first. Returns no loops if runs are not moved along
+    src.
     """
-    run, last, loops = box.nodes[-1], inner[-1], (box.nodes[-1], *inner)
-    others = [node for node in box.nodes if node not in loops]
-    around = contiguous_loops(others, 1, width_of(bits) * size_of(loops))
-    # the first line: a run, or a pair
-    first = steps_of(box, run, 0, min(run.extent, LINE_BITS // bits))
-    count, rest = max(1, LINE_BITS // (run.extent * bits)), box
-    # from the first run to the last one before what follows, in src
-    span = sum((node.extent - 1) * node.strides[0] for node in inner[:-1])
-    for loop in (last, *(others[k] for k in around)):
-        grain = steps if loop == last else 1
-        end = (loop.extent - 1) // grain * grain
-        part = steps_of(rest, loop, 0, end)
-        cut = next((node for node in part.nodes if node.strides == loop.strides), None)
-        ends = Ends(is_preceded=True, follower=loop.strides[0] - span)
-        if end:
-            parts = split_node(part, cut, steps) if loop == last and cut else (part,)
-            yield from ((part, ends) for part in parts)
-        rest = steps_of(rest, loop, end, loop.extent - end)
-        first = steps_of(first, loop, 0, count if loop == inner[0] else 1)
-        span += (loop.extent - 1) * loop.strides[0]
-    yield rest, Ends(is_preceded=True)
-    for loop in inner[:-1]:
-        first = steps_of(first, loop, 0, count if loop == inner[0] else 1)
-    yield first, Ends()
-
-
-def _rows_at_once(scheduled: ScheduledBox) -> tuple[tuple[Node, ...], int]:
-    """Return the rows that a call moves as one run of dst, and how many steps of their last loop.
-
-    Returns no loops if a run is too long for that.
-    """
-    rows, (run,), cut = scheduled.rows, scheduled.columns, find_cut(scheduled)
-    extents, strides = [node.extent for node in rows], [node.strides[1] for node in rows]
-    size = run.extent * scheduled.width
-    inner = rows[: count_contiguous(extents, strides, size)]
-    if not inner or (cut and cut[0] == run):
-        return (), 0
-    return inner, cut[1] if cut and cut[0] == inner[-1] else inner[-1].extent
+    src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
+    inner, steps = _runs_at_once(box, src_loop, bits, is_streamed=streams, is_shared=is_shared)
+    if streams:
+        return inner, steps, lambda node: -abs(node.strides[0])
+    return inner, steps, lambda node: node.strides == src_loop.strides
 
 
 def _runs_at_once(
@@ -276,7 +222,6 @@ def _runs_at_once(
                 break
         # pieces of nearly equal length
         steps = -(-last.extent // max(1, round(last.extent / steps)))
-        steps += steps % 2 if run * bits < LINE_BITS else 0  # in pairs
     elif run * bits <= LINE_BITS:
         inner, last = outer[:1], outer[0]
         steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)

@@ -69,12 +69,11 @@ class LoopHead(NamedTuple):
     valid: int
 
 
-# See `RowsHead.joins_lines`.
-ALIKE = 2
-
-
 class RowsHead(NamedTuple):
-    """The fields of the kernels of runs and of strided elements; both tables of rows follow."""
+    """The fields of the kernels of runs and of strided elements.
+
+    Both tables of rows follow.
+    """
 
     # rows, and how many of them hold data: the first ones
     rows: int
@@ -86,13 +85,8 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # whether lines are joined: 0 or 1; `ALIKE` if all rows also start at the same place in their
-    # lines
-    joins_lines: int
-    # `Ends` of joined rows: whether others precede them and whether others follow, 0 or 1, and the
-    # distance to those that follow
-    is_preceded: int
-    is_followed: int
+    # see `ScheduledBox`
+    lines: int
     follower: int
 
 
@@ -161,8 +155,7 @@ def encode(
         else:
             program += _encode_rows(scheduled)
             parts |= {RUNS} if scheduled.micro_kernel == RUN else set()
-            run = scheduled.columns[0].extent
-            group, grain = scheduled.rows, 2 if scheduled.ends and run < LINE_NBYTES else 1
+            group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(n for n in scheduled.box.nodes if n not in outer)
         size = scheduled.box.size
@@ -184,22 +177,16 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
     src_table, dst_table = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
-    # for runs of half a line, the first run of each pair counts
-    is_alike = not any(at % LINE_NBYTES for at in dst_table[:: max(1, LINE_NBYTES // run.extent)])
-    ends = scheduled.ends
-    follower = ends and ends.follower
     head = RowsHead(
-        rows=len(src_table),
+        rows=len(dst_table),
         valid_rows=valid_rows,
         extent=run.extent,
         valid=run.valid,
         src_stride=run.strides[0],
         dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
-        joins_lines=0 if ends is None else ALIKE if is_alike else 1,
-        is_preceded=int(ends is not None and ends.is_preceded),
-        is_followed=int(follower is not None),
-        follower=follower or 0,
+        lines=scheduled.lines,
+        follower=scheduled.follower,
     )
     return [*head, *src_table, *dst_table]
 

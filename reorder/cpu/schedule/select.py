@@ -7,17 +7,19 @@ of a cache line.
 
 from collections.abc import Iterable
 from itertools import compress, permutations, product
-from math import prod
 from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, count_contiguous, size_of
+from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
+# Ways to move runs of bytes as whole lines of dst: with both ends of each run; or without its head,
+# and its last line with the head of the run that follows it.
+WHOLE, JOINED = 1, 2
 MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
 # Only the first 32 elements of a group, a cache line of 16-bit ones, count towards its score.
@@ -42,7 +44,7 @@ _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 TILE = 256
 # Runs of whole lines up to this length are moved as one vector each.
 MAX_VECTOR_BITS = 4 * LINE_BITS
-# Beside this many lines, those written in part at both ends of joined runs cost little.
+# Beside this many lines, those written in part at both ends cost little.
 MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
@@ -67,15 +69,6 @@ class Tables(NamedTuple):
 
     src: tuple[int, ...] | None = None
     dst: tuple[int, ...] | None = None
-
-
-class Ends(NamedTuple):
-    """What comes before and after each piece of joined runs in dst."""
-
-    # whether a run comes before, which writes the line that it shares with the first run
-    is_preceded: bool = False
-    # the distance in src from the last run to the one after it; None if nothing follows
-    follower: int | None = None
 
 
 class Permutation(NamedTuple):
@@ -103,8 +96,10 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # the offsets, if they do not follow from the loops
     tables: Tables = Tables()
-    # for runs whose lines of dst are joined, as `joins_lines` allows
-    ends: Ends | None = None
+    # whether runs are moved as whole lines: 0, `WHOLE` or `JOINED`
+    lines: int = 0
+    # of joined runs: the distance in src to the run that follows one whose next row does not
+    follower: int = 0
     # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
 
@@ -175,66 +170,27 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner)
 
-    def joins_lines(self, *, pairs: bool = False, padded: bool = False) -> bool:
-        """Whether it copies runs whose lines of dst are all whole or joined from two runs.
-
-        A run has at least a line, or half a line if `pairs` are joined; one of exactly a line may
-        end in zeros if `padded` ones are joined. So many runs follow each other in dst that the two
-        ends, where lines are written in part, matter little.
-        """
-        run = self.columns[0]
-        is_padded = padded and 0 < run.valid < run.extent and run.extent * self.bits == LINE_BITS
-        is_padded &= has_masks() and self.joins_vectors()
-        loops = (*self.columns, *self.rows)
-        extents = [node.extent for node in loops]
-        strides = [node.strides[1] for node in loops]
-        joined = prod(extents[: count_contiguous(extents, strides, self.width)])
+    def is_long_run(self) -> bool:
+        """Whether it copies runs whose ends, where these do not fill lines, cost little."""
+        nbits = self.columns[0].extent * self.bits
         return (
             self.micro_kernel == RUN
             and not any(self.tables)
-            and (run.extent * self.bits >= LINE_BITS or (pairs and self._has_pairs()))
-            and all(node.valid == node.extent for node in self.box.nodes[:-1])
-            and (run.valid == run.extent or is_padded)
-            and (joined * self.bits >= MANY_LINES * LINE_BITS or self.fills_lines())
+            and all(node.valid == node.extent for node in self.box.nodes)
+            and nbits > MAX_VECTOR_BITS
+            and (nbits >= MANY_LINES * LINE_BITS or self.fills_lines())
         )
 
-    def joins_vectors(self) -> bool:
-        """Whether lines are joined in the caches too, from runs or pairs that start at one place.
+    def writes_lines(self) -> bool:
+        """Whether nearly all that it writes is whole cache lines if dst starts at one."""
+        return self.lines > 0 or self.fills_lines() or self.is_long_run()
 
-        The model: stores that cross the ends of lines cost twice as much. Registers are joined in
-        units of two bytes, so runs start at even bytes.
-        """
-        src, dst = self.box.offsets
-        if dst % 2:
-            return False
-        run = self.columns[0].extent * self.bits
-        start = dst - dst % line_of(self.bits)
-        aligned = self._replace(box=self.box._replace(offsets=(src, start)))
-        fits = LINE_BITS <= run <= MAX_VECTOR_BITS and aligned.fills_lines()
-        return fits or self._has_pairs()
-
-    def _has_pairs(self) -> bool:
-        """Whether runs are half a line each, in contiguous pairs that start alike in their lines.
-
-        They are joined in units of two bytes, so a pair starts at an even byte.
-        """
-        line, inner = line_of(self.bits), self.rows[0]
-        others = (node for node in self.box.nodes[:-1] if node != inner)
-        return (
-            2 * self.columns[0].extent * self.bits == LINE_BITS
-            and 2 * inner.strides[1] == line
-            and not inner.extent % 2
-            and not any(node.strides[1] % line for node in others)
-            and not self.box.offsets[1] % 2
-        )
-
-    def joined(self) -> "ScheduledBox":
-        """Return the same runs, of bytes whose lines are joined."""
+    def as_bytes(self, lines: int = 0) -> "ScheduledBox":
+        """Return the same runs, of bytes."""
         *outer, run = self.box.nodes
         row = Node(run.extent * self.width, run.valid * self.width, (1, 1))
         box = self.box._replace(nodes=(*outer, row))
-        ends = self.ends or Ends()
-        return self._replace(box=box, bits=BYTE_BITS, columns=(row,), ends=ends)
+        return self._replace(box=box, bits=BYTE_BITS, columns=(row,), lines=lines)
 
     def writes_parts(self) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

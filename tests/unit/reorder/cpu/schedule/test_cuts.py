@@ -20,7 +20,9 @@ from reorder.cpu.schedule.loops import (
 )
 from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
+from reorder.cpu.schedule.runs import join_runs
 from reorder.cpu.schedule.select import (
+    JOINED,
     RUN,
     STRIDED,
     TRANSPOSED,
@@ -198,28 +200,27 @@ def _calls(tile: ScheduledBox, side: int) -> Iterator[list[int]]:
         ),
     ],
 )
-def test_pieces_of_streamed_runs_share_no_line(box: Box) -> None:
+def test_streamed_runs_are_whole_lines_but_for_the_first_head_and_the_last_run(box: Box) -> None:
     box, parts = scaled(box, 4), 0
     written: dict[int, int] = {}
-    for tile in tile_boxes((box,), 32, streams=True):
-        assert tile.ends
-        length, follower = 4 * tile.columns[0].extent, tile.ends.follower
+    for tile in join_runs(box, 32, streams=True):
+        length = tile.columns[0].extent
         for src, dst in zip(_calls(tile, 0), _calls(tile, 1), strict=True):
             for k, start in enumerate(dst):
                 # as the kernel does
-                after = None if follower is None else src[k] + follower
-                if dst[k + 1 : k + 2] == [start + length]:
-                    after = src[k + 1]
-                is_preceded = tile.ends.is_preceded or (k > 0 and dst[k - 1] == start - length)
-                first = -start % LINE_NBYTES if is_preceded else 0
-                last = length if after is None else length + -(start + length) % LINE_NBYTES
-                parts += sum((start + at) % LINE_NBYTES > 0 for at in (first, last))
+                is_next = dst[k + 1 : k + 2] == [start + length]
+                after = src[k + 1] if is_next else src[k] + tile.follower
+                joins = tile.lines == JOINED
+                first = -start % LINE_NBYTES if joins else 0
+                last = length + -(start + length) % LINE_NBYTES if joins else length
+                parts += not joins
                 for at in range(first, last, 4):
-                    source = src[k] + at if at < length or after is None else after + at - length
-                    assert written.setdefault(start + at, source) == source
+                    source = src[k] + at if at < length else after + at - length
+                    assert (start + at) not in written
+                    written[start + at] = source
     sources, targets = (_offsets(box.nodes[::-1], box.offsets[side], side) for side in (0, 1))
     assert written == dict(zip(targets, sources, strict=True))
-    assert parts <= 3 * (box.size // contiguous_size(box.nodes, 1, 4))
+    assert parts <= 2 * (box.size // contiguous_size(box.nodes, 1, 4))
 
 
 def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
@@ -354,81 +355,39 @@ def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[s
 
 
 @pytest.mark.parametrize(
-    ("case", "joins", "in_caches"),
-    [
-        ("f32 abcd acbd 16x12x20x64", True, True),
-        # rows of three lines and a part of one
-        ("f32 abcd acbd 16x12x20x59", True, False),
-        # half a line, in pairs, and in none
-        ("bf16 abcd acbd 2x198x12x16", True, True),
-        ("bf16 abcd acbd 2x197x12x16", False, False),
-        # shorter than that; too few follow each other, unless all starts are alike
-        ("f32 abcd acbd 16x12x20x15", False, False),
-        ("f32 abcd bacd 3x2x1x16", False, True),
-        # zeros follow the data of each block
-        ("f32 abcd abcD16d 16x12x20x63", False, True),
-        ("bf16 abcd acbd 2x197x12x64", True, True),
-        ("f32 abcd acbd 2x197x12x16", True, True),
-        ("f32 abcd acbd 2x512x32x32", True, True),
-        # a loop over vectors, a part of a line
-        ("f32 abcd acbd 2x197x12x128", True, False),
-        ("f32 abcd acbd 2x197x12x40", True, False),
-    ],
-)
-def test_runs_that_follow_each_other_are_joined_to_lines(
-    case: str, joins: bool, in_caches: bool
-) -> None:
-    box, bits = _box(case, 4)
-    scheduled = select_kernel(box, bits)
-    found = scheduled.joins_lines(pairs=True), scheduled.joins_vectors()
-    assert found == (joins, in_caches)
-    is_short = scheduled.columns[0].extent * bits < 8 * LINE_NBYTES
-    assert scheduled.joins_lines() == (joins and not is_short)
-    if joins:
-        assert scheduled.joined().joins_lines(pairs=True)
-        assert scheduled.joined().box.size == bits // 8 * box.size
-
-
-@pytest.mark.skipif(not has_masks(), reason="no masked loads of bytes")
-@pytest.mark.parametrize(
     ("case", "place", "joins"),
     [
-        ("f32 acdb aBcd16b 2x3x30x40", 4, True),
-        ("f32 abcd aBcd16b 2x1x30x40", 4, True),
-        ("s8 acdb aBcd64b 2x3x30x40", 8, True),
-        # at odd bytes; of two lines; only the last run of each row ends in zeros
-        ("s8 acdb aBcd64b 2x3x30x40", 9, False),
-        ("f32 acdb aBcd32b 2x3x30x40", 4, False),
-        ("f32 abcd abcD16d 16x12x20x63", 4, False),
+        ("f32 abcd acbd 16x12x20x64", 4, {"streams", "caches"}),
+        ("bf16 abcd acbd 2x197x12x64", 4, {"streams", "caches"}),
+        ("f32 abcd acbd 2x197x12x16", 4, {"streams", "caches"}),
+        # whole lines already; at odd bytes; rows of three lines and a part of one
+        ("f32 abcd acbd 16x12x20x64", 0, set()),
+        ("s8 abcd acbd 2x198x12x64", 9, {"streams"}),
+        ("f32 abcd acbd 16x12x20x59", 4, {"streams"}),
+        ("f32 abcd acbd 2x197x12x128", 4, {"streams"}),
+        # pieces of a long run
+        ("f32 abcd abcd 1x1x1x20000", 4, {"streams"}),
+        # shorter than a line; too few follow each other; zeros after the data of each block
+        ("bf16 abcd acbd 2x198x12x16", 4, set()),
+        ("f32 abcd bacd 3x2x1x16", 4, set()),
+        ("f32 abcd abcD16d 16x12x20x63", 4, set()),
+        ("f32 acdb aBcd32b 2x3x30x40", 4, set()),
+        # runs of one line that end in zeros
+        ("f32 acdb aBcd16b 2x3x30x40", 4, {"streams"}),
+        ("s8 acdb aBcd64b 2x3x30x40", 8, {"streams"}),
+        ("s8 acdb aBcd64b 2x3x30x40", 9, set()),
     ],
 )
-def test_non_temporal_stores_join_runs_of_a_line_that_end_in_zeros(
-    case: str, place: int, joins: bool
+@pytest.mark.skipif(not has_masks(), reason="no masked loads of bytes")
+def test_runs_that_follow_each_other_are_joined_to_lines(
+    case: str, place: int, joins: set[str]
 ) -> None:
     box, bits = _box(case, place)
-    scheduled = select_kernel(box, bits)
-    assert scheduled.joins_lines(padded=True) == joins
-    assert not scheduled.joins_lines()
-
-
-@pytest.mark.parametrize("case", ["s8 abcd acbd 2x198x12x64", "s8 abcd acbd 2x198x12x32"])
-def test_runs_at_odd_bytes_are_not_joined_in_the_caches(case: str) -> None:
-    found = {}
-    for place in (8, 9):
-        box, bits = _box(case, place)
-        found[place] = select_kernel(box, bits).joins_vectors()
-    assert found == {8: True, 9: False}
-
-
-@pytest.mark.parametrize("exceeds", [False, True], ids=["in the caches", "beyond"])
-def test_half_lines_are_streamed_only_beyond_the_caches(*, exceeds: bool) -> None:
-    src, dst = (memory_desc((2, 64, 56, 56), "f32", tag) for tag in ("acdb", "aBcd8b"))
-    machine = Machine(1, 0 if exceeds else 1 << 30, streamed_nbytes=0)
-    builder = BatchBuilder(plan_reorder(src, dst), 1, machine)
-    streams = [
-        batch.kernel.streams for batch in builder.move_all(builder.plan.boxes) if batch.kernel
-    ]
-    assert streams == [exceeds and has_masks()]
+    found = {
+        "streams": join_runs(box, bits, streams=True),
+        "caches": join_runs(box, bits, streams=False),
+    }
+    assert {where for where, parts in found.items() if parts} == joins
 
 
 @pytest.mark.parametrize(

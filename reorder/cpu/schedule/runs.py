@@ -1,0 +1,123 @@
+"""Runs in whole cache lines of dst, wherever they start, and in an order that prefetchers follow.
+
+Runs that follow each other in dst share lines. Such a run is moved without its head, which is its
+part of the first line, but with the head of the run after it, so that all of its lines are whole:
+
+    runs of dst     |.....aaa|aaaaaaaa|aaaaabbb|bbbbbbbb|bbbbb...|
+    joined                   |aaaaaaaa|aaaaabbb|                     and the same for b, c, ...
+
+After a run comes the next step of the loop around it in dst, and after the last step of that loop
+comes a step of the loop around both. Only the heads of the first runs, and the last runs, are boxes
+of their own, of which the kernel writes the lines at both ends in part.
+
+The offsets of boxes in dst count from the start of a line here.
+"""
+
+from collections.abc import Iterator
+
+from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.schedule.cuts import RUN_NBYTES, cut_to_fit, runs_in_turn
+from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.select import (
+    JOINED,
+    MANY_LINES,
+    MAX_VECTOR_BITS,
+    RUN,
+    TILE,
+    WHOLE,
+    ScheduledBox,
+    select_kernel,
+)
+from reorder.cpu.target import LINE_NBYTES, has_masks
+from reorder.plan.nodes import Box, Node
+from reorder.plan.passes import moved
+
+
+def join_runs(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
+    """Schedule runs of at least a line that follow each other in dst; empty for other boxes.
+
+    The model: without non-temporal stores, lines that are joined in registers are faster than
+    stores that cross lines, but those joined by masked loads are not.
+    """
+    scheduled = select_kernel(box, bits)
+    is_run = scheduled.micro_kernel == RUN and bits >= BYTE_BITS
+    if not is_run or not box.nodes or scheduled.fills_lines():
+        return ()
+    *others, run = scheduled.as_bytes().box.nodes
+    in_registers = has_masks() and not (run.extent % LINE_NBYTES or box.offsets[1] % 2)
+    in_registers &= run.extent * BYTE_BITS <= MAX_VECTOR_BITS
+    # the kernel joins runs of a line that end in zeros, too, but only in registers
+    is_full = run.valid == run.extent or (streams and in_registers and run.extent == LINE_NBYTES)
+    # long runs are moved in pieces, of which the last one is longer
+    end = run
+    if run.extent > 2 * RUN_NBYTES:
+        count, more = divmod(run.extent, RUN_NBYTES)
+        run, end = (Node(size, size, (1, 1)) for size in (RUN_NBYTES, RUN_NBYTES + more))
+        others.append(Node(count, count, (RUN_NBYTES, RUN_NBYTES)))
+    chain = [others[k] for k in contiguous_loops(others, 1, run.extent)]
+    chain = chain[:1] if end != run else chain
+    around = [node for node in others if node not in chain]
+    joins = (
+        chain
+        and run.extent >= LINE_NBYTES
+        and run.extent * size_of(chain) >= MANY_LINES * LINE_NBYTES
+        and not any(node.strides[1] % LINE_NBYTES for node in around)
+        and all(node.valid == node.extent for node in others)
+        and run.valid
+        and is_full
+        and (streams or in_registers)
+    )
+    part = box._replace(nodes=(*others, run))
+    return tuple(_joined(part, chain, end, streams=streams)) if joins else ()
+
+
+def _joined(
+    box: Box, chain: list[Node], last_run: Node, *, streams: bool
+) -> Iterator[ScheduledBox]:
+    """Schedule runs that the loops of a chain, innermost first, continue in dst."""
+    *others, run = box.nodes
+    around = [node for node in others if node not in chain]
+    inner, steps, order = runs_in_turn(box, BYTE_BITS, streams=streams)
+    if not inner or [*inner] != chain[: len(inner)]:
+        inner = tuple(loop for k, loop in enumerate(chain) if size_of(chain[:k]) < TILE)
+        steps, order = TILE, _in_dst
+    *within, last = inner
+    steps = min(steps, max(1, TILE // size_of(within)), last.extent)
+    # pieces of the last of these loops that another piece follows, and the piece after them
+    end = (last.extent - 1) // steps * steps
+    pieces = Node(end // steps, end // steps, tuple(steps * stride for stride in last.strides))
+    first, rest = ([*within, Node(size, size, last.strides)] for size in (steps, last.extent - end))
+    # all steps of each loop that the next step follows; the loops before it are at their last steps
+    levels = [(pieces, end // steps, first)]
+    levels += [(loop, loop.extent - 1, rest) for loop in chain[len(inner) :]]
+    levels += [(rest[k], rest[k].extent - 1, rest[:k]) for k in reversed(range(len(rest)))]
+    outer, at = [node for node in others if node not in inner], box.offsets
+    for loop, count, rows in levels:
+        outer = [node for node in outer if node != loop]
+        if count:
+            loops = sorted([*outer, Node(count, count, loop.strides)], key=order)
+            nodes = (*(node for node in (*loops, *rows[::-1]) if node.extent > 1), run)
+            passed = sum((node.extent - 1) * node.strides[0] for node in rows)
+            # in the piece that is left, the loops around start before it
+            passed += at[0] - box.offsets[0] if len(rows) == len(inner) else 0
+            scheduled = select_kernel(Box(at, nodes), BYTE_BITS)
+            yield from cut_to_fit(
+                scheduled._replace(lines=JOINED, follower=loop.strides[0] - passed)
+            )
+        at = moved(at, loop, count)
+    # the heads of the first runs, and the last runs without theirs
+    heads = [-dst % LINE_NBYTES for _, dst in (box.offsets, at)]
+    for (src, dst), row, start, stop in (
+        (box.offsets, run, 0, heads[0]),
+        (at, last_run, heads[1], last_run.extent),
+    ):
+        if start < stop:
+            piece = Node(stop - start, min(stop, max(start, row.valid)) - start, row.strides)
+            part = Box((src + start, dst + start), (*around, piece))
+            scheduled = select_kernel(part, BYTE_BITS)
+            is_whole = piece.valid == piece.extent >= LINE_NBYTES
+            yield scheduled._replace(lines=WHOLE) if is_whole else scheduled
+
+
+def _in_dst(node: Node) -> int:
+    return -abs(node.strides[1])
