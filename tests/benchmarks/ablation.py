@@ -147,7 +147,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
     "joined runs": Mechanism({"schedule.batches:join_runs": _returns(())}),
-    "joined in registers": Mechanism({"kernels.copy:_FEW_LINES": _value(())}, code="run 8-bit"),
     "runs of zeros": Mechanism({"schedule.select:_MANY_ZEROS": _value(1 << 62)}),
     "heads of tiles": Mechanism({"schedule.tiles:_heads": _returns({})}),
     "vectors that start lines": Mechanism(

@@ -20,7 +20,6 @@ from reorder.cpu.llvm.emit import (
     BYTE,
     Value,
     Variable,
-    call,
     either,
     kept,
     loop,
@@ -31,7 +30,7 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS, pick
+from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import JOINED
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
 
@@ -47,10 +46,6 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-# Runs of 1 to 4 lines are joined in registers where dst starts at an even byte: the instruction
-# picks 16-bit units from two vectors.
-_FEW_LINES, _UNIT_NBYTES = tuple(LINE_NBYTES * count for count in (1, 2, 3, 4)), 2
-_PICK = "llvm.x86.avx512.vpermi2var.hi.512"
 
 
 class Rows(NamedTuple):
@@ -85,16 +80,6 @@ class Rows(NamedTuple):
         """Return where a row starts in src."""
         return self.elements.moved(self.src, self.src_table[row])
 
-    def next_of(self, row: Value, dst_at: Variable) -> tuple[Value, Value]:
-        """Return the row after one, or the last row, and whether it continues this one in dst.
-
-        `dst_at` is where the row starts in dst, and then where the next one does.
-        """
-        after = minimum(row + 1, self.head.rows - 1)
-        end = dst_at.value + self.head.extent
-        dst_at.value = self.dst_table[after]
-        return after, dst_at.value == end
-
     def split(self) -> tuple["Rows", "Rows"]:
         """Return the rows that hold data, and the others."""
         stop = maximum(minimum(self.head.valid_rows, self.last), self.first)
@@ -122,9 +107,9 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     # have 32 short rows. Once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data, rest = rows.split()
-    if elements.bits == BYTE_BITS:
+    if elements.bits == BYTE_BITS and elements.streams:
         with when(rows.head.lines != 0):
-            _emit_lines(rows, done)
+            _emit_lines(rows)
             builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
@@ -199,93 +184,36 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
         elements.store_vector(elements.zeros(lanes), dst)
 
 
-def _emit_lines(rows: Rows, done: Value) -> None:
-    """Move rows of bytes as whole lines of dst, wherever they start; may branch to `done`.
+def _emit_lines(rows: Rows) -> None:
+    """Move rows of bytes as whole lines of dst, wherever they start.
 
     A row has at least a line, so no byte outside it is read. If rows are joined, the head of each
     is left out, and its last line has the head of the row after it; otherwise the lines at both
     ends are written in part.
     """
     elements, head, length = rows.elements, rows.head, rows.head.extent
-    is_joined = head.lines == JOINED
-    if has_masks():
-        start = -elements.address_of(elements.moved(rows.dst, rows.dst_table[0]))
-        is_even = (start & (_UNIT_NBYTES - 1)) == 0
-        for nbytes in _FEW_LINES:
-            with when((length == nbytes) & is_joined & is_even):
-                _emit_few_lines(rows, nbytes, start & (LINE_NBYTES - 1))
-                elements.builder.branch(done)
+    # where a row starts in dst: LLVM would load it again
     rows, dst_at = rows.rebased(), Variable(elements.builder)
     dst_at.value = rows.dst_table[rows.first]
     with loop(rows.first, rows.last) as row:
         src, dst = rows.src_at(row), elements.moved(rows.dst, dst_at.value)
-        address = elements.address_of(dst)
+        address, end = elements.address_of(dst), dst_at.value + length
         begin, rest = -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
         stop = length - rest
         with loop(begin, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        after, is_next = rows.next_of(row, dst_at)
-        with either(is_joined) as (joined, alone):
+        after = minimum(row + 1, head.rows - 1)
+        dst_at.value = rows.dst_table[after]
+        with either(head.lines == JOINED) as (joined, alone):
             with joined, when(rest > 0):
-                apart = src.address + head.follower
-                address = where(is_next, rows.src_at(after).address, apart)
-                line = _joined_line(elements, src + stop, rest, Location(address, src.index))
-                elements.store_lines(line, dst + stop)
+                apart, following = src.address + head.follower, rows.src_at(after).address
+                follower = Location(where(dst_at.value == end, following, apart), src.index)
+                elements.store_lines(_joined_line(elements, src + stop, rest, follower), dst + stop)
             with alone:
                 with when(begin > 0):
                     _copy_part(elements, src, dst, begin)
                 with when(rest > 0):
                     _copy_part(elements, src + stop, dst + stop, rest)
-
-
-def _emit_few_lines(rows: Rows, nbytes: int, head: Value) -> None:
-    """Move joined rows of a few whole lines; those of one line may end in zeros.
-
-    All rows have `head` bytes before their first line of dst. The line that two of them share is
-    picked from a line of each, because a load that crosses lines would take as long as a store that
-    does.
-    """
-    elements, rest = rows.elements, nbytes - LINE_NBYTES
-    picks, valid = _picks_from(head), elements.lane_mask(rows.head.valid, LINE_NBYTES)
-    rows, units = rows.rebased(), picks.type
-
-    def load(at: Location) -> Value:
-        return elements.load_vector(at, LINE_NBYTES) if rest else elements.load_masked(at, valid)
-
-    # where a row starts in dst, and its first line: LLVM would load them again
-    dst_at, first = Variable(elements.builder), Variable(elements.builder, units)
-    dst_at.value = rows.dst_table[rows.first]
-    first.value = load(rows.src_at(rows.first)).bitcast(units)
-    with loop(rows.first, rows.last) as row:
-        dst, last = elements.moved(rows.dst, dst_at.value) + head, first.value
-        if rest:
-            src = rows.src_at(row)
-            last = load(src + rest).bitcast(units)
-        for start in range(0, rest, LINE_NBYTES):
-            line = elements.load_vector(src + head + start, LINE_NBYTES)
-            elements.store_lines(line, dst + start)
-        after, is_next = rows.next_of(row, dst_at)
-        first.value = load(rows.src_at(after)).bitcast(units)
-
-        def store(follower: Value) -> None:
-            line = call(elements.builder, _PICK, units, last, picks, follower)
-            vector = line.bitcast(elements.vector_type(LINE_NBYTES))
-            elements.store_lines(vector, dst + rest)
-
-        with either(is_next) as (followed, apart):
-            with followed:
-                store(first.value)
-            with apart:
-                follower = rows.src_at(row)
-                address = follower.address + rows.head.follower
-                store(load(Location(address, follower.index)).bitcast(units))
-
-
-def _picks_from(head: Value) -> Value:
-    """Return the numbers of the 16-bit units of a line that starts `head` bytes into another."""
-    count, unit = LINE_NBYTES // _UNIT_NBYTES, ir.IntType(_UNIT_NBYTES * BYTE_BITS)
-    skipped = (head // _UNIT_NBYTES).trunc(unit).bitcast(ir.VectorType(unit, 1))
-    return pick(skipped, [0] * count) + ir.Constant(ir.VectorType(unit, count), [*range(count)])
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:

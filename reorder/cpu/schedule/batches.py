@@ -125,8 +125,8 @@ class BatchBuilder:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
         boxes = permuted_boxes(box, bits)
-        if not boxes and (self.streams or (self.fills_lines and self.place)):
-            boxes = join_runs(box, bits, streams=self.streams)
+        if not boxes and self.streams:
+            boxes = join_runs(box, bits)
         if not boxes and (self.streams or self.fills_lines):
             boxes = rotate(box, bits, streams=self.streams)
             is_rotated = boxes and self.place and "rotated rows" not in self.kernels

@@ -21,63 +21,52 @@ from reorder.cpu.schedule.loops import contiguous_loops, size_of
 from reorder.cpu.schedule.select import (
     JOINED,
     MANY_LINES,
-    MAX_VECTOR_BITS,
     RUN,
     TILE,
     WHOLE,
     ScheduledBox,
     select_kernel,
 )
-from reorder.cpu.target import LINE_NBYTES, has_masks
+from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved
 
 
-def join_runs(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
-    """Schedule runs of at least a line that follow each other in dst; empty for other boxes.
-
-    The model: without non-temporal stores, lines that are joined in registers are faster than
-    stores that cross lines, but those joined by masked loads are not.
-    """
+def join_runs(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
+    """Schedule runs of at least a line that follow each other in dst; empty for other boxes."""
     scheduled = select_kernel(box, bits)
-    is_run = scheduled.micro_kernel == RUN and bits >= BYTE_BITS
-    if not is_run or not box.nodes or scheduled.fills_lines():
+    is_run = scheduled.micro_kernel == RUN and bits >= BYTE_BITS and box.nodes
+    is_full = all(node.valid == node.extent for node in box.nodes)
+    if not is_run or not is_full or scheduled.fills_lines():
         return ()
     *others, run = scheduled.as_bytes().box.nodes
-    in_registers = has_masks() and not (run.extent % LINE_NBYTES or box.offsets[1] % 2)
-    in_registers &= run.extent * BYTE_BITS <= MAX_VECTOR_BITS
-    # the kernel joins runs of a line that end in zeros, too, but only in registers
-    is_full = run.valid == run.extent or (streams and in_registers and run.extent == LINE_NBYTES)
-    # long runs are moved in pieces, of which the last one is longer
-    end = run
+    last_size = run.extent
     if run.extent > 2 * RUN_NBYTES:
+        # pieces of the run, of which the last one is longer
         count, more = divmod(run.extent, RUN_NBYTES)
-        run, end = (Node(size, size, (1, 1)) for size in (RUN_NBYTES, RUN_NBYTES + more))
+        run, last_size = Node(RUN_NBYTES, RUN_NBYTES, (1, 1)), RUN_NBYTES + more
         others.append(Node(count, count, (RUN_NBYTES, RUN_NBYTES)))
     chain = [others[k] for k in contiguous_loops(others, 1, run.extent)]
-    chain = chain[:1] if end != run else chain
+    chain = chain[:1] if last_size != run.extent else chain
     around = [node for node in others if node not in chain]
     joins = (
         chain
         and run.extent >= LINE_NBYTES
         and run.extent * size_of(chain) >= MANY_LINES * LINE_NBYTES
         and not any(node.strides[1] % LINE_NBYTES for node in around)
-        and all(node.valid == node.extent for node in others)
-        and run.valid
-        and is_full
-        and (streams or in_registers)
     )
     part = box._replace(nodes=(*others, run))
-    return tuple(_joined(part, chain, end, streams=streams)) if joins else ()
+    return tuple(_joined(part, chain, last_size)) if joins else ()
 
 
-def _joined(
-    box: Box, chain: list[Node], last_run: Node, *, streams: bool
-) -> Iterator[ScheduledBox]:
-    """Schedule runs that the loops of a chain, innermost first, continue in dst."""
+def _joined(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBox]:
+    """Schedule runs that the loops of a chain, innermost first, continue in dst.
+
+    `last_size` is the length of the last run.
+    """
     *others, run = box.nodes
     around = [node for node in others if node not in chain]
-    inner, steps, order = runs_in_turn(box, BYTE_BITS, streams=streams)
+    inner, steps, order = runs_in_turn(box, BYTE_BITS, streams=True)
     if not inner or [*inner] != chain[: len(inner)]:
         inner = tuple(loop for k, loop in enumerate(chain) if size_of(chain[:k]) < TILE)
         steps, order = TILE, _in_dst
@@ -106,17 +95,16 @@ def _joined(
             )
         at = moved(at, loop, count)
     # the heads of the first runs, and the last runs without theirs
-    heads = [-dst % LINE_NBYTES for _, dst in (box.offsets, at)]
-    for (src, dst), row, start, stop in (
-        (box.offsets, run, 0, heads[0]),
-        (at, last_run, heads[1], last_run.extent),
+    for offsets, start, stop in (
+        (box.offsets, 0, -box.offsets[1] % LINE_NBYTES),
+        (at, -at[1] % LINE_NBYTES, last_size),
     ):
         if start < stop:
-            piece = Node(stop - start, min(stop, max(start, row.valid)) - start, row.strides)
+            src, dst = offsets
+            piece = Node(stop - start, stop - start, run.strides)
             part = Box((src + start, dst + start), (*around, piece))
-            scheduled = select_kernel(part, BYTE_BITS)
-            is_whole = piece.valid == piece.extent >= LINE_NBYTES
-            yield scheduled._replace(lines=WHOLE) if is_whole else scheduled
+            lines = WHOLE if stop - start >= LINE_NBYTES else 0
+            yield select_kernel(part, BYTE_BITS)._replace(lines=lines)
 
 
 def _in_dst(node: Node) -> int:
