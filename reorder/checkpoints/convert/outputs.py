@@ -99,7 +99,8 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
         if shard_bytes is None:
             sizes = [FileState.at(path).nbytes for path in container.files]
             shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-        stem = stem_of(path.name for path in container.files)
+        # a file may have any name, which says nothing about the folder that it becomes
+        stem = stem_of(path.name for path in container.files if path != source)
         files += plan_shards(tensors, metadata, shard_bytes, stem=stem)
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
@@ -122,7 +123,7 @@ def _beside(source: Path, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile
     files, told, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
     for path in paths:
         name, why = path.relative_to(source).as_posix(), ""
-        has_weights = path.suffix in _WEIGHTS or ".index." in path.name
+        has_weights = path.suffix in _WEIGHTS or path.match("*.index*.json")
         if path.is_dir():
             why = "left out, because they are links to folders"
         elif not safe_path(source, name, "the file").exists():

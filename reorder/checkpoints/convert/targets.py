@@ -217,7 +217,7 @@ def _check_known(model: Model) -> None:
                 f"such models may have other names and values there too; {_BY_RULE}"
             )
     for name, why in find_misfits(model):
-        raise MemdescError(f"{name} {why}; get the checkpoint again, or {_BY_RULE}")
+        raise MemdescError(f"{name} {why}; if that is damage, get the checkpoint again; {_BY_RULE}")
 
 
 def _decide_weights(name: str, target: Target, model: Model) -> Decided:

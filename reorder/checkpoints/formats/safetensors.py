@@ -295,12 +295,15 @@ def is_file_of(stem: str, name: str) -> bool:
 
 
 def stem_of(names: Iterable[str]) -> str:
-    """Return what the names of a model's files start with; ``model`` if they start differently.
+    """Return what the names of a model's files start with, without variants such as ``.fp16``.
 
-    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``).
+    Programs look for their own: diffusers, PEFT (``adapter_model``), Mistral (``consolidated``). It
+    is ``model`` if they start differently.
     """
     stems = {re.sub(_NUMBERED, r"\1", x).removesuffix(_ENDING) for x in names if _ENDING in x}
-    return stems.pop() if len(stems) == 1 else _STEM
+    stem = stems.pop() if len(stems) == 1 else _STEM
+    known = stem.partition(".")[0]
+    return known if known in _STEMS else stem
 
 
 def plan_shards(

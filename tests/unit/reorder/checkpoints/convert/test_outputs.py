@@ -150,6 +150,11 @@ def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> Non
         convert(path, again, map=["a: f16"], options=ConvertOptions(overwrite=True))
         assert {path.name for path in again.iterdir()} == {*parts, index}
         assert _names_in(again) == {"a", "b"}
+    (out / f"{stem}.safetensors").rename(out / variant)
+    convert(out, tmp_path / "folder")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == [f"{stem}.safetensors"]
+    convert(out / variant, tmp_path / "file")
+    assert [path.name for path in (tmp_path / "file").iterdir()] == ["model.safetensors"]
 
 
 def test_weights_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:

@@ -398,7 +398,7 @@ none is quantised; GPTQModel quantises floats
 model.layers.2.mlp.weight holds codes of f8_e4m3, but nothing beside it scales
     refused(fp8(), FP8, "bf16", {L2 + "weight": fp8()["weight"]})
 model.layers.2.mlp.weight_scale_inv scales a weight, as other tensors of that
-name do, but there is no model.layers.2.mlp.weight; get the checkpoint
+name do, but there is no model.layers.2.mlp.weight; if that is damage, get the checkpoint
     refused(fp8(), FP8, "bf16", {L2 + "weight_scale_inv": np.ones((2, 1), "f4")})
 (act-order), which no record holds
     refused(gptq(), GPTQ, "gptq", {L0 + "g_idx": reversed_groups()})
