@@ -15,7 +15,7 @@ descriptors may have other letters, which the result shows. What is found keeps 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -64,10 +64,9 @@ class Passed(NamedTuple):
     memory: Memory
 
 
-# Both markers are false: of a kind that was seen, and of one that always goes the long way.
+# What a kind has that was seen, and goes the long way.
 SEEN: tuple[()] = ()
-LONG: Literal[False] = False
-# By what a call says besides arrays, then by its arrays: a marker, or a `KnownCall`.
+# By what a call says besides arrays, then by its arrays: `SEEN`, or a `KnownCall`.
 known: dict[Any, dict[Any, Any]] = {}
 # By what a call says besides arrays: the one `KnownCall`, which is tried without asking for shapes,
 # as that takes a fifth of a small call; or all that is known, if there are several.
@@ -127,25 +126,23 @@ def known_call(
     out: Passed,
     named: tuple[object, ...],
     wanted: MemoryDesc | ImageDesc,
-) -> KnownCall | tuple[()] | Literal[False]:
-    """Return what runs calls with such arguments; or `SEEN` or `LONG`."""
+) -> KnownCall | tuple[()]:
+    """Return what runs calls with such arguments, or `SEEN`."""
     attr, desc = reorder.plan.attr, out.memory.desc
-    if not all(map(_is_settled, named)) or not desc.nelems:
-        return LONG
+    is_fast = reorder.is_fast_at(address_of(out.memory.data))
+    if not is_fast or not all(map(_is_settled, named)) or not desc.nelems:
+        return SEEN
     views: list[ArrayView | None] = []
     for side in (x, out):
         view = None
         if not isinstance(side.argument, Memory | None):
             view = _view(side)
             if view is None:
-                return LONG
+                return SEEN
         views.append(view)
-    if not reorder.is_fast_call_due():
-        return SEEN
-    reorder.load_fast_call(address_of(out.memory.data))
     run = _runner(reorder, views, wanted)
     if run is None:
-        return LONG
+        return SEEN
     allocate: Callable[..., Any]
     if desc.nbytes < _MIN_ALIGNED:
         allocate = np.empty if fills_bytes(desc) else np.zeros

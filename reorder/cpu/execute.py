@@ -9,8 +9,8 @@ import numpy as np
 from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.runtime import pool
 from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.pool import load_pool, run_job
 from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points
@@ -88,11 +88,9 @@ class PreparedReorder:
         source, target = self._src(x), self._dst(out)
         src_at, dst_at = address_of(source), address_of(target)
         schedule = self._schedule_at(dst_at)
-        if self._was_called:
-            if self.is_fast_call_due():
-                self.load_fast_call(dst_at)
-            else:
-                _fast_calls().count_repeated_call()
+        is_alone = not schedule.has_workers
+        if self._was_called and (is_alone or pool.is_due()) and _fast_calls().is_due():
+            self.load_fast_call(dst_at)
         batches = schedule.batches
         if not batches:
             return
@@ -119,24 +117,23 @@ class PreparedReorder:
         """Return the kernels, "tiles" and "rotated rows" that move a dst at an address."""
         return self._schedule_at(dst_at).kernels
 
-    def is_fast_call_due(self) -> bool:
-        """Whether repeated calls should get a fast call now."""
-        due: bool = _fast_calls().is_fast_call_due()
-        return due
+    def is_fast_at(self, dst_at: int) -> bool:
+        """Whether calls with a dst at an address are fast: the second one may have seen to it."""
+        return bool(self._jobs[dst_at % LINE_NBYTES])
 
     def load_fast_call(self, dst_at: int = 0) -> None:
         """Load or compile what makes later calls fast, and the code of the threads.
 
         It makes calls fast whose dst is as far into a cache line as an address. The second call
-        does this itself if `is_fast_call_due`, so short programs do not wait for the compiler.
+        does this itself if no compiler is needed, so short programs do not wait for it.
         """
-        if self.threads > 1:
-            load_pool()
         schedule = self._schedule_at(dst_at)
+        if schedule.has_workers:
+            pool.load_pool()
         if not schedule.has_job:
             return
-        place = dst_at % LINE_NBYTES
-        if not self._jobs[place]:
+        if not self.is_fast_at(dst_at):
+            place = dst_at % LINE_NBYTES
             self._jobs[place if self._writes_lines else slice(None)] = schedule.job_at()
         if self._fast_call is None:
             self._fast_call = self.fast_call()
@@ -162,10 +159,9 @@ class _Schedule:
         scheduled = tiles.tile_batches(builder) if tiles else builder.move_all(plan.boxes)
         self.batches = [*map(LinkedBatch, scheduled)]
         self.kernels = builder.kernels
+        self.has_workers = any(batch.partition.workers for batch in scheduled)
         # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
-        is_shared = plan.dst.dtype.bits < BYTE_BITS and any(
-            batch.partition.workers for batch in scheduled
-        )
+        is_shared = plan.dst.dtype.bits < BYTE_BITS and self.has_workers
         # whether one job runs all batches
         self.has_job = (
             plan.dst.extra is None
@@ -213,13 +209,13 @@ class LinkedBatch:
         """Run the program on src and dst at two addresses."""
         job = self.job
         if not self.batch.indirect:
-            run_job(src_at, dst_at, job)
+            pool.run_job(src_at, dst_at, job)
             return
         for offsets in each_points(self.batch.indirect):
             points = self.batch.place(offsets)
             if len(points):
                 repeated, _bounds = repeated_at(job, points)
-                run_job(src_at, dst_at, repeated)
+                pool.run_job(src_at, dst_at, repeated)
 
 
 def copies_of(

@@ -47,6 +47,7 @@ import numpy as np
 import reorder.cpu
 from reorder import plan_reorder
 from reorder.bench.cases import Case
+from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.plan import ReorderPlan
@@ -271,6 +272,7 @@ class Variant:
 
     def compile(self, run: Any) -> Any:
         """Compile the code of a prepared plan; returns the plan."""
+        load_pool()
         with self._active():
             for schedule in run._places.values():  # noqa: SLF001 - as its first calls would
                 for batch in schedule.batches:

@@ -12,13 +12,12 @@ the function needs from Python is in the table too, so its machine code refers t
 
 import ctypes
 import sys
-from functools import cache
 
 import numpy as np
 
 from memdesc.tuples import NamedTuple
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
-from reorder.cpu.runtime.jit import is_compiled, kernel_at, kernel_of
+from reorder.cpu.runtime.jit import compiled_at, is_on_disk
 from reorder.cpu.runtime.pool_block import INT_MASK, JOB, POOL, FastCall, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
@@ -211,24 +210,15 @@ _NAME = "fast call"
 MIN_REPEATED = 1000
 
 
-class _Waiting:
+class _State:
     # repeated calls without the function
-    calls = 0
+    waiting = 0
 
 
-def count_repeated_call() -> None:
-    """Count a repeated call that has no fast call."""
-    _Waiting.calls += 1
-
-
-def is_fast_call_due() -> bool:
-    """Whether repeated calls get a fast call: it needs no compiler, or many went without."""
-    return bool(_methods) or _Waiting.calls >= MIN_REPEATED or _is_on_disk()
-
-
-@cache
-def _is_on_disk() -> bool:
-    return is_compiled(kernel_of(_call, _NAME))
+def is_due() -> bool:
+    """Count a repeated call; whether it gets the function: it is on disk, or many went without."""
+    _State.waiting += 1
+    return bool(_methods) or _State.waiting >= MIN_REPEATED or is_on_disk(_call, _NAME)
 
 
 def fast_call() -> _Method | None:
@@ -237,7 +227,7 @@ def fast_call() -> _Method | None:
         has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         if not (has_gil and _is_known_layout()):
             return None
-        method = _Method(b"reorder", kernel_at(kernel_of(_call, _NAME)), _FASTCALL, None)
+        method = _Method(b"reorder", compiled_at(_call, _NAME), _FASTCALL, None)
         # if several threads come here at the same time, one of them sets it
         _methods.setdefault(_NAME, method)
     return _methods[_NAME]
@@ -365,8 +355,6 @@ def _runs(src: int, dst: int, table: int, of_src: int, of_dst: int) -> bool:
     share = 0
     if load_int(job, JOB.workers) != 0:
         share = load_shared(load_int(job, JOB.pool), POOL.share_at)
-        if share == 0:
-            return False
     release = load_int(table, _CALL.release)
     state = 0
     if release != 0:

@@ -71,11 +71,6 @@ def kernel_at(kernel: Kernel) -> int:
     return _addresses[kernel.name]
 
 
-def is_compiled(kernel: Kernel) -> bool:
-    """Whether a kernel needs no compiler: it was loaded, or its file is there."""
-    return kernel.name in _addresses or kernel_files.read(kernel.name, _key(kernel)) is not None
-
-
 def compiled_at(function: Callable[..., int | None], name: str) -> int:
     """Return the address of a `kernel_of`, compiled or loaded once."""
     return kernel_at(kernel_of(function, name))
@@ -93,6 +88,12 @@ def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
         return text_of(function)
 
     return Kernel(name, text)
+
+
+@cache
+def is_on_disk(function: Callable[..., int | None], name: str) -> bool:
+    """Whether a `kernel_of` had a file when this process asked first: it needs no compiler."""
+    return kernel_files.read(name, _key(kernel_of(function, name))) is not None
 
 
 @cache

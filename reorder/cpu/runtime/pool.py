@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from reorder.cpu import settings
-from reorder.cpu.runtime.jit import c_function, compiled_at
+from reorder.cpu.runtime.jit import c_function, compiled_at, is_on_disk
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
@@ -41,8 +41,10 @@ from reorder.forks import at_fork
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # The first jobs of less than about 1 MiB for each thread run on the calling thread: loading the
-# code of the pool takes tens of milliseconds, and half a second where it must be compiled.
-_MAX_ALONE = 8
+# code of the pool takes tens of milliseconds. Where it must be compiled, which takes most of a
+# second, all jobs do, until they have taken this long.
+_MAX_ALONE, _ALONE_SECONDS = 8, 0.5
+_NAME = "thread pool: job"
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 # How files of OpenMP runtimes are named among those that a process has mapped, and the functions
 # whose addresses are in the words of the pool.
@@ -57,15 +59,18 @@ _OPENMP = (
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
-    # jobs that ran without the pool; `_MAX_ALONE` once its code is loaded
-    alone = 0
+    # whether the code of the pool is loaded; until then, jobs that ran without it, and how long
+    is_loaded = False
+    alone, seconds = 0, 0.0
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
-        run = _INTERPRETER(job.interpreter)
+        run, start = _INTERPRETER(job.interpreter), perf_counter()
         run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
+        if job.workers:
+            _State.seconds += perf_counter() - start
         return
     share = load_pool()
     starting = _State.starting
@@ -81,22 +86,28 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 
 
 def _is_sooner_alone(job: Job) -> bool:
-    """Whether this thread can finish a job before the code of the pool would be loaded."""
-    if _State.alone >= _MAX_ALONE or job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1):
-        return False
+    """Whether this thread can finish a job before the code of the pool would be there."""
+    if not is_due():
+        return True
     _State.alone += 1
-    return True
+    is_large = job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1)
+    return not (_State.is_loaded or _State.alone > _MAX_ALONE or is_large)
+
+
+def is_due() -> bool:
+    """Whether jobs may use the pool now: it needs no compiler, or jobs have waited for long."""
+    has_waited = _State.seconds >= _ALONE_SECONDS
+    return _State.is_loaded or has_waited or is_on_disk(share_job, _NAME)
 
 
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
-    _State.alone = _MAX_ALONE
-    name = "thread pool: job"
+    _State.is_loaded = True
     if not pool_words()[POOL.share_at]:
         if settings.uses_openmp():
             _load_openmp()
-        publish(ADDRESS, POOL.share_at, compiled_at(share_job, name))
-    return c_function(share_job, name)
+        publish(ADDRESS, POOL.share_at, compiled_at(share_job, _NAME))
+    return c_function(share_job, _NAME)
 
 
 def _load_openmp() -> None:

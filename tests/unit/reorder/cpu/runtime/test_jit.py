@@ -359,6 +359,16 @@ for _ in range(9):
     assert (reorder.reorder(x, "ba").numpy() == x).all()
     print(len(compiled_kernels()) > 1, "numba" in sys.modules)
 """
+_PARALLEL = """
+x = np.random.default_rng(0).standard_normal((4000, 1500), np.float32)
+out = reorder.reorder(x, "ba", threads=2)
+print("thread pool: job" in [kernel["kernel"] for kernel in compiled_kernels()])
+seconds = time.perf_counter() + 60
+while len(compiled_kernels()) == 1 and time.perf_counter() < seconds:
+    reorder.reorder(x, "ba", out=out, threads=2)
+assert (out.numpy() == x).all()
+print("thread pool: job" in [kernel["kernel"] for kernel in compiled_kernels()])
+"""
 _REPEATED = """
 x = np.arange(12, dtype=np.float32).reshape(3, 4)
 # the first call of a kind is no repeated one, and the last one of these has the fast call
@@ -379,7 +389,7 @@ names = [kernel["kernel"] for kernel in compiled_kernels()]
 print("interpreter of tiles" in names, "numba" in sys.modules)
 """
 _IMPORTS = """
-import sys
+import sys, time
 import numpy as np, memdesc, reorder
 from reorder.cpu import compiled_kernels
 from reorder.cpu.runtime.fast_call import MIN_REPEATED
@@ -392,12 +402,19 @@ from reorder.cpu.runtime.fast_call import MIN_REPEATED
 @pytest.mark.parametrize(
     ("program", "cold", "warm"),
     [
-        (_FIRST, ["False False"] * 8 + ["True True"], ["False False"] * 8 + ["True False"]),
+        (_FIRST, ["False False"] * 9, ["False False"] * 9),
+        (_PARALLEL, ["False", "True"], ["True", "True"]),
         (_REPEATED, ["False False", "False False", "True True"], ["True False"] * 3),
         (_PREPARED, ["True True"], ["True False"]),
         (_CONVERTED, ["True False"], ["True False"]),
     ],
-    ids=["first small reorders", "many repeated calls", "a prepared plan", "a conversion"],
+    ids=[
+        "first small reorders",
+        "parallel reorders",
+        "many repeated calls",
+        "a prepared plan",
+        "a conversion",
+    ],
 )
 def test_code_is_compiled_when_it_is_worth_it_and_then_loaded(
     program: str, cold: list[str], warm: list[str], tmp_path: Path

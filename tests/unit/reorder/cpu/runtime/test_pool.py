@@ -113,6 +113,7 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
 
     callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(InterpreterCall._fields))(walk)
     bounds = np.arange(21, dtype=np.int64)
+    load_pool()
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
     run_job(0, 0, job_of(address, bounds, 1))
     assert sorted(begin for _, begin in seen) == list(range(20))
