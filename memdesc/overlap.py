@@ -6,7 +6,7 @@ from collections import Counter
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.layout import Block, Layout, dim_indices, dim_name, do_nest, moving_loops
+from memdesc.layout import Block, Layout, dim_indices, do_nest, moving_loops
 
 
 def check_overlap(layout: Layout) -> None:
@@ -37,20 +37,13 @@ def _search(layout: Layout, loops: list[Block]) -> None:
     if values is None:
         return
     differences = [(block, value) for block, value in zip(loops, values, strict=True) if value]
-    named = ", ".join(
-        f"{value:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
-        for block, value in differences
-    )
     # an index within the whole blocks may lie beyond the padded extent
     is_uneven = any(
         layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
     first, second = (_index_of(layout, differences, sign) for sign in (-1, 1))
-    raise OverlapError(
-        f"two indices{where} share one element, {first} and {second}: the differences {named} "
-        "add up to offset 0"
-    )
+    raise OverlapError(f"two indices{where} share one element, {first} and {second}")
 
 
 def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -> tuple[int, ...]:

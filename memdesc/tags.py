@@ -16,8 +16,9 @@ layouts that oneDNN's notation cannot:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnknownFormatError, excerpt, short_repr
@@ -203,7 +204,10 @@ def is_partition(axes: Sequence[tuple[int, ...]], ndims: int) -> bool:
     return dims == [*range(ndims)] and all(axes) and [*axes] == sorted(axes)
 
 
-def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatTag:
+def tag_of_digits(
+    digits: Iterable[tuple[tuple[int, ...], int, int]],
+    align: Mapping[tuple[int, ...], int] = MappingProxyType({}),
+) -> FormatTag:
     """Return the tag of digits, outermost first.
 
     Each has the dims of its axis, its step, and its extent, 0 if unbounded; one of 1 is left out.
@@ -211,7 +215,7 @@ def tag_of_digits(digits: Iterable[tuple[tuple[int, ...], int, int]]) -> FormatT
     read = [digit for digit in digits if digit[2] != 1]
     axes = tuple(sorted({dims for dims, _, _ in read}))
     made = tuple(Digit(axes.index(dims), step, extent) for dims, step, extent in read)
-    return FormatTag(axes, made, (1,) * len(axes))
+    return FormatTag(axes, made, tuple(align.get(dims, 1) for dims in axes))
 
 
 def axis_name(dims: tuple[int, ...], letters: str) -> str:
@@ -314,15 +318,9 @@ class _Parser:
     def parse(self) -> FormatTag:
         if fault := next(self._faults(), None):
             raise self.error(*fault)
-        axes = tuple(sorted(self.outer))
-        steps = {token.at: step for dims in axes for token, step in self._steps(dims)}
-        digits = tuple(
-            Digit(axes.index(token.dims), steps[token.at], token.extent or 0)
-            for token in self.tokens
-            if token.extent != 1
-        )
-        align = self._alignments()
-        return FormatTag(axes, digits, tuple(align.get(dims, 1) for dims in axes))
+        steps = {token.at: step for dims in sorted(self.outer) for token, step in self._steps(dims)}
+        digits = ((token.dims, steps[token.at], token.extent or 0) for token in self.tokens)
+        return tag_of_digits(digits, self._alignments())
 
     def error(self, at: int, reason: str) -> UnknownFormatError:
         return UnknownFormatError(f"{short_repr(self.text)}, at character {at + 1}: {reason}")
