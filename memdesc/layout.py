@@ -702,26 +702,15 @@ def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
-    """Return the padded index at an offset in elements.
-
-    The index is beyond the dims if the offset is in the padding. The result is None if no index has
-    this offset, or if the strides do not nest and the bounded search did not find one.
-
-    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
-    """
-    indices, exists = indices_at(layout, np.array([offset], np.int64))
-    return tuple(int(i[0]) for i in indices) if exists[0] else None
-
-
 def indices_at(
     layout: Layout, offsets: NDArray[np.int64]
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
-    """Return the padded indices at many offsets, and which offsets have one.
+    """Return the padded indices at offsets, and which offsets have one that a bounded search finds.
 
-    The indices are an array for each dim, with 0 where no index has the offset.
+    The indices are an array for each dim, with 0 where no index has the offset. They are beyond the
+    dims if the offset is in the padding.
 
-    *Law*: equal to `index_at` of each offset.
+    *Law*: the index at the offset of an index is this index.
     """
     if layout.xor:
         return indices_at(layout.base(), unswizzled(layout.xor, offsets))

@@ -79,7 +79,7 @@ _NOTATION = System(
 )
 
 
-# A new system is a further entry; vocabularies come from `names.registry`.
+# A new system is a further entry; vocabularies come from `names`.
 SYSTEMS: Mapping[str, System] = MappingProxyType(
     {
         system.name: system

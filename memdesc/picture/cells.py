@@ -13,9 +13,11 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from memdesc.banks import BANKS, WORD
 from memdesc.dtypes import DataType
-from memdesc.layout import Block, Layout, axis_index, index_at, memory_order
+from memdesc.layout import Block, Layout, axis_index, indices_at, memory_order
 from memdesc.tags import LETTERS, Digit, axis_name
 from memdesc.tuples import NamedTuple
 
@@ -143,8 +145,8 @@ class Cells:
 
     def at_offset(self, offset: int) -> Cell:
         """Return the cell of an offset; its run is None if no element has this offset."""
-        index = index_at(self.layout, offset)
-        cell = None if index is None else self.at(index)
+        indices, exists = indices_at(self.layout, np.array([offset]))
+        cell = self.at(tuple(int(i[0]) for i in indices)) if exists[0] else None
         hover = "\n".join(["no element", *self._addresses(offset)])
         return cell or Cell(str(offset), "", hover, None, None, is_padding=False)
 

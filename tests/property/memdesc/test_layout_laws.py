@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.layout import index_at, indices_at, layout_by_strides
+from memdesc.layout import indices_at, layout_by_strides
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
 from memdesc.tags import FormatTag, parse_tag
 from reorder.cli.layouts import with_merged_blocks
+from tests.indices import index_at
 from tests.oracles import offsets, places
 from tests.strategies import descs, dims, swizzled_descs, tags
 from tests.work import count_calls

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
-from memdesc.layout import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
+from tests.indices import index_at
 from tests.oracles import offsets
 from tests.strategies import descs, swizzled_descs
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import reorder
 from memdesc import MemdescError, MemoryDesc, PaddingError
 from memdesc.errors import NotBlockedError
-from memdesc.layout import index_at
+from tests.indices import index_at
 from tests.reorders import element_map, random_bytes
 from tests.strategies import descs
 

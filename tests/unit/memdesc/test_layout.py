@@ -10,8 +10,9 @@ import pytest
 from memdesc import Axis, Block, Layout, MemdescError, memory_desc
 from memdesc.diophantine import Term, solve
 from memdesc.errors import OutOfRangeError
-from memdesc.layout import index_at, layout_by_strides, memory_order
+from memdesc.layout import layout_by_strides, memory_order
 from memdesc.overlap import check_overlap
+from tests.indices import index_at
 from tests.work import count_calls
 
 INT64_MAX = 2**63 - 1

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.layout import index_at
 from reorder import Attr, plan_reorder
 from reorder.plan.picture import trace
+from tests.indices import index_at
 from tests.pictures import cells
 from tests.strategies import desc_pairs
 
