@@ -9,6 +9,7 @@ tiles follow the order of src.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
@@ -56,22 +57,25 @@ def tile_boxes(
     stores write, are read from few places in turn.
     """
     done: list[ScheduledBox] = []
-    todo: list[ScheduledBox] = []
-    for box in reversed(boxes):
+    for box in boxes:
         ordered = _in_pieces(box, bits, streams=streams, is_shared=is_shared)
-        todo += [*ordered] or [select_kernel(box, bits)]
-    while todo:
-        scheduled = todo.pop()
-        turns = _in_turns(scheduled)
-        if turns:
-            done += turns
-            continue
-        cut = find_cut(scheduled)
-        if cut is None:
-            done.append(scheduled)
-        else:
-            todo += (select_kernel(part, bits) for part in split_node(scheduled.box, *cut))
+        for scheduled in reversed([*ordered] or [select_kernel(box, bits)]):
+            done += cut_to_fit(scheduled, partial(select_kernel, bits=bits))
     return tuple(done)
+
+
+def cut_to_fit(
+    scheduled: ScheduledBox, schedule: Callable[[Box], ScheduledBox], kept: Node | None = None
+) -> Iterator[ScheduledBox]:
+    """Cut a box so that the loops of its micro-kernel fit in the cache, but not the loop `kept`."""
+    cut = find_cut(scheduled)
+    if turns := _in_turns(scheduled):
+        yield from turns
+    elif cut is None or cut[0] == kept:
+        yield scheduled
+    else:
+        for part in reversed([*split_node(scheduled.box, *cut)]):
+            yield from cut_to_fit(schedule(part), schedule, kept)
 
 
 def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
@@ -106,17 +110,6 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
             for turn in _parts_of(part, last, steps)
         ]
     return turns
-
-
-def cut_to_fit(scheduled: ScheduledBox) -> Iterator[ScheduledBox]:
-    """Cut joined runs until the rows of a call fit in the cache."""
-    cut = find_cut(scheduled)
-    if cut is None:
-        yield scheduled
-        return
-    for part in split_node(scheduled.box, *cut):
-        piece = select_kernel(part, scheduled.bits)
-        yield from cut_to_fit(piece._replace(lines=scheduled.lines, follower=scheduled.follower))
 
 
 def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:

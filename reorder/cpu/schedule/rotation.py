@@ -25,7 +25,7 @@ from math import gcd
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.cuts import (
-    find_cut,
+    cut_to_fit,
     most_steps,
     rows_at_once,
     rows_collide,
@@ -44,7 +44,7 @@ from reorder.cpu.schedule.select import (
 )
 from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
-from reorder.plan.passes import moved, split_node, zeros_of
+from reorder.plan.passes import moved, zeros_of
 
 # The boxes of the first head and the last end may have one in this many elements, because their
 # lines are written in part. In the caches, an element that is moved alone counts as several.
@@ -220,18 +220,12 @@ class _Rotation(NamedTuple):
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
         is_even = all(offset == k * row.strides[0] for k, offset in enumerate(offsets))
         tables = Tables() if is_even else Tables(offsets)
-        done: list[ScheduledBox] = []
-        todo = [part] if self._columns_of(part) else []
-        while todo:
-            part = todo.pop()
+
+        def tile(part: Box) -> ScheduledBox:
             groups = (row,), self._columns_of(part)
-            tile = ScheduledBox(part, self.scheduled.bits, TRANSPOSED, *groups, tables)
-            cut = find_cut(tile)
-            if cut is None or cut[0] == row:
-                done.append(tile)
-            else:
-                todo += split_node(part, *cut)
-        return done
+            return ScheduledBox(part, self.scheduled.bits, TRANSPOSED, *groups, tables)
+
+        return [*cut_to_fit(tile(part), tile, row)] if self._columns_of(part) else []
 
     def _columns_of(self, part: Box) -> tuple[Node, ...]:
         """Return those columns that are contiguous in src in a part of the box."""

@@ -14,6 +14,7 @@ The offsets of boxes in dst count from the start of a line here.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.cuts import RUN_NBYTES, cut_to_fit, runs_in_turn
@@ -89,10 +90,8 @@ def _joined(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBo
             passed = sum((node.extent - 1) * node.strides[0] for node in rows)
             # in the piece that is left, the loops around start before it
             passed += at[0] - box.offsets[0] if len(rows) == len(inner) else 0
-            scheduled = select_kernel(Box(at, nodes), BYTE_BITS)
-            yield from cut_to_fit(
-                scheduled._replace(lines=JOINED, follower=loop.strides[0] - passed)
-            )
+            schedule = partial(_joined_rows, follower=loop.strides[0] - passed)
+            yield from cut_to_fit(schedule(Box(at, nodes)), schedule)
         at = moved(at, loop, count)
     # the heads of the first runs, and the last runs without theirs
     for offsets, start, stop in (
@@ -105,6 +104,10 @@ def _joined(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBo
             part = Box((src + start, dst + start), (*around, piece))
             lines = WHOLE if stop - start >= LINE_NBYTES else 0
             yield select_kernel(part, BYTE_BITS)._replace(lines=lines)
+
+
+def _joined_rows(box: Box, follower: int) -> ScheduledBox:
+    return select_kernel(box, BYTE_BITS)._replace(lines=JOINED, follower=follower)
 
 
 def _in_dst(node: Node) -> int:
