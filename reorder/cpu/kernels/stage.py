@@ -7,7 +7,6 @@ over the vectors of a row, and what happens to a vector, in this order.
 from __future__ import annotations
 
 import operator
-from contextlib import nullcontext
 from enum import Enum
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -24,10 +23,8 @@ from reorder.cpu.llvm.emit import (
     either,
     load_fields,
     loop,
-    maximum,
     minimum,
     prefetch_to_read,
-    when,
     where,
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
@@ -117,22 +114,19 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
 def _emit_rows(stage: _Stage, operands: _Operands) -> None:
     """Emit the operation on all rows."""
     columns, types = stage.table.columns, stage.types
-    at, computes = partial(_Row, stage, operands), types.operation is not Operation.CONVERT
 
     def over_rows(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
-            emit(at(row))
+            emit(_Row(stage, operands, row))
 
     if types.streams:
-        # stages whose elements each have an operand take masked loads
-        joins = computes and operands in {_Operands.ONE, has_masks() and _Operands.EACH}
-        over_rows(partial(_emit_lines, at=at if joins else None))
+        over_rows(_emit_lines)
     elif operands is _Operands.GROUPS:
         over_rows(_emit_groups)
     elif masks_elements(types.src, types.dst):
         # a separate loop for short rows: a common one would need more addresses than there are
         # registers. Whole vectors are converted without masks
-        longest = MASKED_LANES if computes else MASKED_LANES - 1
+        longest = MASKED_LANES - (types.operation is Operation.CONVERT)
         with either(columns <= longest) as (short, long):
             with short:
                 over_rows(lambda row: row.run_masked(0, columns))
@@ -191,41 +185,28 @@ def _emit_pairs(row: _Row, packed: Location) -> None:
         row.run(i, 1)
 
 
-def _emit_lines(row: _Row, at: Callable[[Value], _Row] | None) -> None:
+def _emit_lines(row: _Row) -> None:
     """Emit the operation on one row by non-temporal stores of whole cache lines.
 
     The order is: vectors up to the first whole line, then several lines at once, single lines, and
-    vectors of the tail. A line that is shared with the next row, which `at` returns, is computed
-    whole.
+    vectors of the tail.
     """
     if row.src.elements.is_nibble:
         _emit_row(row)
         return
     row.cuts_groups = True
     run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.may_repeat)
-    if at is not None:
-        following = at(minimum(row.number + 1, row.stage.table.rows - 1))
-        is_preceded = row.follows(at(maximum(row.number - 1, 0)))
-        is_followed = following.follows(row)
     elements, columns = row.dst.elements, row.columns
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
     start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
-    with nullcontext() if at is None else when(~is_preceded):
-        run((0, start))
+    run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
         stop = start + ((columns - start) & -lanes)
         with loop(start, stop, lanes) as i:
             row.run(i, lanes, non_temporal=True)
         start = stop
-    if at is None:
-        run((start, columns))
-        return
-    with when(start < columns), either(is_followed) as (joined, alone):
-        with joined:
-            row.run_joined(start, line, following)
-        with alone:
-            run((start, columns))
+    run((start, columns))
 
 
 class _Side(NamedTuple):
@@ -284,11 +265,6 @@ class _Row:
         ):
             self.one_factor = self.factor.load_one()
 
-    def follows(self, before: _Row) -> Value:
-        """Whether a row continues the one before it, in src and in dst."""
-        steps = (side[self.number] - side[before.number] for side in self.stage.tables[:2])
-        return reduce(operator.and_, (step == self.columns for step in steps))
-
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
         self._prefetch(i, lanes)
@@ -311,41 +287,18 @@ class _Row:
         codes = self.results(self.src.load(i, MASKED_LANES, mask), i, mask)
         elements.store_masked(codes, self.dst.start + i, mask)
 
-    def run_joined(self, i: Value, lanes: int, following: _Row) -> None:
-        """Write the results for a line that starts at element i and ends in the following row."""
-        self._prefetch(i, lanes)
-        mask = self.dst.elements.lane_mask(self.columns - i, lanes)
-        codes = self.results(self.src.load(i, lanes), i, mask, following)
-        self.dst.elements.store_vector(codes, self.dst.start + i, non_temporal=True)
-
-    def results(
-        self,
-        codes: Value,
-        i: Value,
-        mask: Value | None = None,
-        following: _Row | None = None,
-    ) -> Value:
+    def results(self, codes: Value, i: Value, mask: Value | None = None) -> Value:
         """Return the results for codes of src starting at element i, in the type of dst.
 
-        With a mask, only its lanes are elements of the row; the others are the first elements of
-        the following one, or none.
+        With a mask, only its lanes are elements of the row.
         """
         types = self.stage.types
         operation = types.operation
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
-
-        def read(*, factor: bool) -> Value:
-            own = self._read(codec, (i, mask), factor=factor)
-            if following is None:
-                return own
-            assert mask is not None  # noqa: S101 - the lanes of this row
-            others = following._read(codec, (i - self.columns, ~mask), factor=factor)  # noqa: SLF001 - a row
-            return where(mask, own, others)
-
-        y = None if operation in _UNCHANGED else read(factor=False)
+        y = None if operation in _UNCHANGED else self._read(codec, (i, mask), factor=False)
         has_factor = operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}
-        factor = read(factor=True) if has_factor else None
+        factor = self._read(codec, (i, mask), factor=True) if has_factor else None
         # finite scales and zero points turn no integer into a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
