@@ -273,8 +273,13 @@ def _encode_integer(
     codec: Codec, values: Value, work: str, form: IntegerFormat, *, may_be_nan: bool
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
-    width = max(form.bits, BYTE_BITS)
-    if work == _NARROWED and _narrows_registers(codec, form.bits):
+    width, narrows = max(form.bits, BYTE_BITS), _narrows_registers(codec, form.bits)
+    # LLVM finds the instruction that saturates a single register
+    is_single = codec.lanes == GROUP and has_masks() and form.is_signed and form.bits < _I32.width
+    if work == "f32" and (narrows or is_single):
+        values = _round_registers(codec, values, form, may_be_nan=may_be_nan)
+        work = _NARROWED
+    if work == _NARROWED and narrows:
         return _narrow_integers(codec, values, form)
     codes = (
         _clamp(values, INTEGERS[work], form)
@@ -300,14 +305,6 @@ def _round(
     """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
     if form.bits == code_bits(work):
         return _round_to_width(codec, values, form, may_be_nan=may_be_nan)
-    narrows = _narrows_registers(codec, form.bits)
-    # LLVM finds the instruction that saturates a single register
-    is_single = codec.lanes == GROUP and has_masks() and form.is_signed
-    if work == "f32" and (narrows or is_single):
-        rounded = _round_registers(codec, values, form, may_be_nan=may_be_nan)
-        if narrows:
-            return _narrow_integers(codec, rounded, form)
-        return _clamp(rounded, INTEGERS[_NARROWED], form)
     # The first comparison turns NaN into the least number, if that is 0. On ARM, LLVM turns the
     # comparison into a maximum, which keeps signalling NaN.
     if (form.low or is_arm()) and may_be_nan:

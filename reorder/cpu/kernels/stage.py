@@ -74,14 +74,13 @@ class _Stage(NamedTuple):
     # where src, dst and the operand start, and the tables of their rows
     starts: tuple[Location, ...]
     tables: list[Value]
-    factor_address: Value
     # where the tile that follows starts in src, and the table of its lines
     following: Value
     lines: Value
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
-    """Emit a stage; src and dst are not the same, but `ADD_PRODUCT` may read operands from dst."""
+    """Emit a stage; it writes to other memory than it reads from."""
     table, placement = load_fields(call.program, StageTable), load_fields(call.points, Placement)
     starts = (
         Location(call.src_at, placement.src_offset),
@@ -92,8 +91,8 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     tables = [first + size * k for k in range(len(starts))]
     skipped = placement.following_offset * types.prefetched_bits // BYTE_BITS
     following = placement.buffer_address + skipped
-    lines = call.program + table.lines_at * WORD_NBYTES
-    stage = _Stage(types, table, starts, tables, placement.factor_address, following, lines)
+    # the tables of lines follow those of rows
+    stage = _Stage(types, table, starts, tables, following, first + size * len(starts))
     if types.operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
         _emit_rows(stage, _Operands.ONE)
         return
@@ -101,7 +100,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
-            if types.operation is Operation.ADD_PRODUCT:  # the operands are in dst
+            if types.operation is Operation.ACCUMULATE:  # the operands are in scratch
                 _emit_rows(stage, _Operands.EACH)
                 return
             with either(table.operand_shift == 0) as (ungrouped, grouped):
@@ -147,7 +146,7 @@ def _emit_row(row: _Row) -> None:
     if packed is not None:
         _emit_pairs(row, packed.start)
         return
-    cover((0, row.columns), row.sizes, row.run, overlaps=row.may_repeat, dst=_aligned(row))
+    cover((0, row.columns), row.sizes, row.run, dst=_aligned(row))
 
 
 def _aligned(row: _Row) -> tuple[Elements, Location] | None:
@@ -195,7 +194,7 @@ def _emit_lines(row: _Row) -> None:
         _emit_row(row)
         return
     row.cuts_groups = True
-    run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.may_repeat)
+    run = partial(cover, sizes=row.sizes, emit=row.run)
     elements, columns = row.dst.elements, row.columns
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
@@ -236,8 +235,6 @@ class _Row:
         operation = stage.types.operation
         self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
         self.columns: Value = stage.table.columns
-        # whether elements may be computed twice: not if dst has their operands
-        self.may_repeat = operation is not Operation.ADD_PRODUCT
         types, builder = stage.types, number.builder
         src, dst = (
             start + offsets[number]
@@ -250,20 +247,16 @@ class _Row:
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         # whether vectors may start within groups of operands
         self.cuts_groups = False
-        self.one_operand = self.one_factor = None
+        self.one_operand = self.one_inverse = None
         if operation is Operation.CONVERT:
             return
         operand = stage.starts[2] + stage.tables[2][number]
-        # inverses are laid out like their residues
-        factor_index = operand.index if operation is Operation.NARROW_QUOTIENT else 0
         self.operand = _side(builder, types.work, operand)
-        self.factor = _side(builder, types.work, Location(stage.factor_address, factor_index))
+        self.inverse = _side(builder, types.work, operand + stage.table.inverses)
         # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
         self.one_operand = self.operand.load_one() if single else None
-        if operation is Operation.ADD_PRODUCT or (
-            operation is Operation.NARROW_QUOTIENT and single
-        ):
-            self.one_factor = self.factor.load_one()
+        if operation is Operation.NARROW_QUOTIENT and single:
+            self.one_inverse = self.inverse.load_one()
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
@@ -296,17 +289,19 @@ class _Row:
         operation = types.operation
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
-        y = None if operation in _UNCHANGED else self._read(codec, (i, mask), factor=False)
-        has_factor = operation in {Operation.NARROW_QUOTIENT, Operation.ADD_PRODUCT}
-        factor = self._read(codec, (i, mask), factor=True) if has_factor else None
+        y = inverse = None
+        if operation not in _UNCHANGED:
+            y = self._read(codec, self.operand, self.one_operand, i, mask)
+        if operation is Operation.NARROW_QUOTIENT:
+            inverse = self._read(codec, self.inverse, self.one_inverse, i, mask)
         # finite scales and zero points turn no integer into a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
-            types.src not in INTEGERS or operation is Operation.ADD_PRODUCT
+            types.src not in INTEGERS or operation is Operation.ACCUMULATE
         )
         is_scaled = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
         return codec.encode(
-            _apply(codec, types, x, y, factor),
+            _apply(codec, types, x, y, inverse),
             types.work,
             types.dst,
             may_be_nan=has_nan,
@@ -314,13 +309,11 @@ class _Row:
             canonical=has_nan and operation in MAKES_NAN,
         )
 
-    def _read(self, codec: Codec, at: tuple[Value, Value | None], *, factor: bool) -> Value:
-        """Return the values of the operand, or of the factor, from an element on, in a mask."""
-        side, one = (self.factor, self.one_factor) if factor else (self.operand, self.one_operand)
+    def _read(self, codec: Codec, side: _Side, one: Value, i: Value, mask: Value | None) -> Value:
+        """Return operands from element i on, in a mask: `one` for all elements, if there is one."""
         kind = codec.values(side.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)
-        i, mask = at
         if self.has_groups:
             return self._read_groups(codec, side, i)
         position = self.stage.table.operand_mask & i
@@ -356,18 +349,17 @@ _ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
     Operation.MULTIPLY: operator.mul,
     Operation.DIVIDE: operator.truediv,
     Operation.ADD: operator.add,
+    Operation.ACCUMULATE: operator.add,
 }
 
 
-def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, factor: Value) -> Value:
+def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, inverse: Value) -> Value:
     """Return the results of an operation in the working type; operands that it lacks are None."""
     if types.operation in _ARITHMETIC:
         return _ARITHMETIC[types.operation](x, y)
     match types.operation:
         case Operation.NARROW_QUOTIENT:
-            return _narrow_quotient(codec, types, x, y, factor)
-        case Operation.ADD_PRODUCT:
-            return x + factor * y
+            return _narrow_quotient(codec, types, x, y, inverse)
         case Operation.ROUND_F16:
             return codec.decode(codec.encode(x, types.work, "f16"), "f16", types.work)
         case Operation.CLAMP:

@@ -135,7 +135,6 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
         dst.index,
         operand.address,
         operand.index,
-        _address(tile, step.factor_base),
         tile.call.src_at,
         tile.following,
     )

@@ -37,7 +37,7 @@ _MIN_STEP = -24
 
 # The operations whose results may be a NaN that is not canonical: sums and products.
 # `NARROW_QUOTIENT` makes its NaNs canonical where it divides, and the others return what they got.
-MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT})
+MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ACCUMULATE})
 
 
 def has_exact_inverses(divisors: Array) -> bool:
@@ -100,7 +100,7 @@ def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
     if types.operation is Operation.CONVERT:
         return {Operation.CONVERT}
     dst, work = types.dst, types.work
-    operations = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ADD_PRODUCT}
+    operations = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ACCUMULATE}
     if has_fma and work == "f32" and rounding_bits(dst) is not None:
         operations.add(Operation.NARROW_QUOTIENT)
     if largest_number(dst) is not None or dst == work:
@@ -114,7 +114,7 @@ def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
 _OPERATIONS = {
     "src_zero_point": Operation.ADD,
     "src_scale": Operation.MULTIPLY,
-    BETA: Operation.ADD_PRODUCT,
+    BETA: Operation.ACCUMULATE,
     "dst_scale": Operation.DIVIDE,
     "dst_zero_point": Operation.ADD,
     "largest": Operation.CLAMP,
@@ -226,13 +226,12 @@ class KernelConfig:
             convert(work, last),
             convert(last, self.dst if writes else last),
         ]
-        stages: list[Stage] = []
-        for stage in path:
-            if stage.src == stage.dst and stage.operation is Operation.CONVERT:
-                continue
-            joined = stages[-1].joined(stage) if stages else None
-            stages[-1:] = [*stages[-1:], stage] if joined is None else [joined]
-        return stages
+        return _joined(path)
+
+    def stages_of_old(self) -> list[Stage]:
+        """Return the stages between the elements that dst holds and their values times beta."""
+        product = Stage(self.work, self.work, self.work, Operation.MULTIPLY, BETA)
+        return _joined([convert(self.dst, self.work), product])
 
     @property
     def is_single(self) -> bool:
@@ -265,3 +264,14 @@ class KernelConfig:
 def convert(src: str, dst: str) -> Stage:
     """Return the stage that only converts."""
     return Stage(src, dst, narrow_working_type(src, dst, arithmetic=False))
+
+
+def _joined(path: list[Stage]) -> list[Stage]:
+    """Return stages that do the same as others, as few as possible."""
+    stages: list[Stage] = []
+    for stage in path:
+        if stage.src == stage.dst and stage.operation is Operation.CONVERT:
+            continue
+        joined = stages[-1].joined(stage) if stages else None
+        stages[-1:] = [*stages[-1:], stage] if joined is None else [joined]
+    return stages

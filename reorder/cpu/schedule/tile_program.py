@@ -34,11 +34,11 @@ class Operation(IntEnum):
     ADD = 0
     MULTIPLY = 1
     DIVIDE = 2
-    # division by multiplications, where dst has few bits: y is the residue of the inverse, which is
-    # stored beside it
+    # division by multiplications, where dst has few bits: y is the residue of the inverse, and a
+    # table of inverses follows that of residues
     NARROW_QUOTIENT = 3
-    # x + factor * y
-    ADD_PRODUCT = 4
+    # x + y, where y is the old dst times beta
+    ACCUMULATE = 4
     # x limited to the range from -y to y
     CLAMP = 5
     # x rounded to f16 and converted back; no operand
@@ -48,7 +48,10 @@ class Operation(IntEnum):
 
 
 class StageTable(NamedTuple):
-    """The rows of a stage; three tables follow, of where they start in src, dst and the operand."""
+    """The rows of a stage; tables follow of where they start in src, dst and the operand.
+
+    A table of prefetched lines comes last: where each is in src, in bytes from the start of a tile.
+    """
 
     rows: int
     # elements of each row
@@ -58,9 +61,8 @@ class StageTable(NamedTuple):
     # less 1 if they repeat; a group has `1 << operand_shift` elements
     operand_mask: int
     operand_shift: int
-    # the word of the table where the list of prefetched lines starts: where each is in src, in
-    # bytes from the start of a tile
-    lines_at: int
+    # elements from each operand to its inverse, for `NARROW_QUOTIENT`
+    inverses: int
 
 
 class Placement(NamedTuple):
@@ -70,8 +72,6 @@ class Placement(NamedTuple):
     dst_offset: int
     operand_address: int
     operand_offset: int
-    # address of the factor of `ADD_PRODUCT`, or of the inverses of `NARROW_QUOTIENT`
-    factor_address: int
     # address of src, and the offset of the tile that follows
     buffer_address: int
     following_offset: int
@@ -124,8 +124,6 @@ class TileStep(NamedTuple):
     dst_placed_by: int
     operand_base: Any = Base.SRC
     operand_placed_by: int = NO_OPERAND
-    # what becomes the `factor_address` of a `Placement`
-    factor_base: Any = Base.SRC
     # moves take offsets in bytes: offsets in src and dst, in elements, are shifted left by this
     shift: int = 0
 

@@ -57,7 +57,8 @@ def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> lis
     old = writer.read_old() if config.bound.beta else None
     for k, stage in enumerate(stages, 1):
         is_last = tile.writes and k == len(stages)
-        dst = in_dst if is_last else writer.slot_behind(buffer, stage.dst)
+        other = Base.OTHERS if buffer.base is Base.VALUES else Base.VALUES
+        dst = in_dst if is_last else writer.slot(other, stage.dst)
         buffer = writer.run(stage, buffer, dst, old)
     if not tile.writes or not stages:
         writer.move(buffer, in_dst, pads=not tile.writes)
@@ -137,19 +138,16 @@ class _StepWriter:
         """Return the tile in its place in src or dst."""
         return _Buffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
 
-    def slot_behind(self, src: _Buffer, dtype: str) -> _Buffer:
-        """Return a slot of scratch for what is made of a buffer."""
-        return self.slot(Base.OTHERS if src.base is Base.VALUES else Base.VALUES, dtype)
-
     def read_old(self) -> _Buffer:
-        """Return the values that dst holds before the reorder."""
-        config = self.config
-        old = self.in_place(Base.DST, config.dst)
+        """Return the values that dst holds before the reorder, times beta."""
+        old = self.in_place(Base.DST, self.config.dst)
         if not self.tile.writes:
-            old = self.move(old, self.slot(Base.OLD_ELEMENTS, config.dst))
-        if config.dst == config.work:
-            return old
-        return self.convert(old, self.slot(Base.OLD_VALUES, config.work))
+            old = self.move(old, self.slot(Base.OLD_ELEMENTS, old.dtype))
+        for stage in self.config.stages_of_old():
+            is_first = old.base is not Base.OLD_VALUES
+            base = Base.OLD_VALUES if is_first else Base.OLD_ELEMENTS
+            old = self.run(stage, old, self.slot(base, stage.dst))
+        return old
 
     def convert(self, src: _Buffer, dst: _Buffer, *, padded: bool = False) -> _Buffer:
         """Convert into another type."""
@@ -166,44 +164,43 @@ class _StepWriter:
     ) -> _Buffer:
         """Write the step of a stage into a buffer, in its order; return the buffer.
 
-        `old` holds the values of dst, for `ADD_PRODUCT`.
+        `old` holds the operands of `ACCUMULATE`.
         """
         order, nodes = _order(dst.strides), self.padded if padded else self.nodes
         operation = stage.operation
         values: list[Any] = [Base.SRC]
         if stage.role:
             operation, values = self.config.operands(stage)
-        strides, loops, operand = [0] * len(nodes), None, (values[0], NO_OPERAND)
-        if operation is Operation.ADD_PRODUCT:
+        strides, loops, operand = [0] * len(nodes), None, NO_OPERAND
+        if operation is Operation.ACCUMULATE:
             assert old is not None  # noqa: S101 - there are values to add
-            strides, operand = old.strides, old.side
+            strides, values = old.strides, [old.base]
         elif stage.role in self.config.varying:
             # operands follow src and dst
-            k = DST + 1 + self.config.varying.index(stage.role)
-            strides = [node.strides[k] for node in nodes]
+            operand = DST + 1 + self.config.varying.index(stage.role)
+            strides = [node.strides[operand] for node in nodes]
             extents = [node.extent for node in self.tile.outer]
-            loops = [*zip(extents, self.outer_strides[k], strict=True)]
+            loops = [*zip(extents, self.outer_strides[operand], strict=True)]
         sides = Sides(*([of[n] for n in order] for of in (src.strides, dst.strides, strides)))
         ordered = tuple(nodes[n] for n in order)
         rows = find_rows(ordered, sides, None if self.is_indirect else loops)
-        if loops is not None:
-            if rows.block is not None:
-                places, self.outer_strides[k] = gathered(self.offsets[k], loops, rows.block)
-                self.offsets[k], values = 0, [table[places] for table in values]
-            if rows.shift:
-                # vectors may also load the operand that follows that of their last group
-                values = [np.append(table, table[-1]) for table in values]
-            operand = values[0], k
+        if loops is not None and rows.block is not None:
+            start = self.offsets[operand]
+            places, self.outer_strides[operand] = gathered(start, loops, rows.block)
+            self.offsets[operand], values = 0, [table[places] for table in values]
+        if rows.shift:
+            # vectors may also load the operand that follows that of their last group
+            values = [np.append(table, table[-1]) for table in values]
+        table = values[0] if len(values) == 1 else np.concatenate(values)
+        inverses = len(values[0]) if len(values) > 1 else 0
+        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, inverses)
         words = [start for starts in rows.tables for start in starts]
         lines = self._prefetched_lines(order)
-        at = len(StageTable._fields) + len(words)
-        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, at)
-        table = np.array([*head, *words, *lines], np.int64)
+        program = np.array([*head, *words, *lines], np.int64)
         bits = DATA_TYPES[self.config.src].bits if lines else 0
         streams = self._streams(dst, rows)
         code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
-        step = TileStep(code, table, 0, 1, *src.side, *dst.side, *operand, values[-1])
-        self.steps.append(step)
+        self.steps.append(TileStep(code, program, 0, 1, *src.side, *dst.side, table, operand))
         return dst
 
     def _prefetched_lines(self, order: list[int]) -> list[int]:

@@ -52,8 +52,8 @@ def _words(code: object) -> str:
         (("f32", "abcd"), ("s8", "acdb"), _SCALE, "f32, f32, s8; move 8"),
         # a pair without a stage of its own has values between
         (("f16", "abcd"), ("bf16", "abcd"), None, "f16 to f32; f32 to bf16"),
-        # the old dst becomes values first
-        (("f32", "abcd"), ("s8", "abcd"), Attr(beta=0.5), "s8 to f32; f32, f32, s8"),
+        # the old dst becomes values times beta first
+        (("f32", "abcd"), ("s8", "abcd"), Attr(beta=0.5), "s8, f32, f32; f32, f32, s8"),
         # differences of 32 bits are exact in f64 only
         (
             ("s32", "abcd"),
@@ -119,7 +119,7 @@ def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]
     size = len(StageTable._fields)
     steps = pairwise(batch.program)
     tables = [table.tolist() for code, table in steps if isinstance(code, StageTypes)]
-    lines = [table[StageTable(*table[:size]).lines_at :] for table in tables]
+    lines = [table[size + 3 * StageTable(*table[:size]).rows :] for table in tables]
     stride = 16 * 64 * src.dtype.bits // 8
     count = len(next(filter(None, lines))) // 64
     # their last bytes: the tile before reads the line in which a row starts
