@@ -3,7 +3,6 @@
 from llvmlite import ir
 
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.interpreter import (
     InterpreterCall,
     OuterLoops,
@@ -127,22 +126,22 @@ def _emit_all(call: InterpreterCall, slots: Value) -> None:
 def _emit_step(tile: _Tile, step_at: Value) -> None:
     """Run one step of a tile."""
     step = load_fields(step_at, TileStep)
-    src = _locate(tile, step.src_base, step.src_placed_by, step.shift)
-    dst = _locate(tile, step.dst_base, step.dst_placed_by, step.shift)
-    operand = _locate(tile, step.operand_base, step.operand_placed_by, 0)
+    src, dst, operand = (
+        _address(tile, base) for base in (step.src_base, step.dst_base, step.operand_base)
+    )
     placement = Placement(
-        src.index,
-        dst.index,
-        operand.address,
-        operand.index,
+        _offset(tile, step.src_base, step.src_base.below(Base.VALUES)) << step.shift,
+        _offset(tile, step.dst_base, step.dst_base.below(Base.VALUES)) << step.shift,
+        operand,
+        _offset(tile, step.operand_placed_by, step.operand_placed_by != NO_OPERAND),
         tile.call.src_at,
         tile.following,
     )
     for k, number in enumerate(placement):
         tile.placement[k] = number
     call = InterpreterCall(
-        src.address,
-        dst.address,
+        src,
+        dst,
         step.program,
         step.ranges,
         begin=ir.Constant(I64, 0),
@@ -162,8 +161,6 @@ def _address(tile: _Tile, base: Value) -> Value:
     return address
 
 
-def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
-    """Return where one of the three sides of a step starts, by its fields of a `TileStep`."""
-    is_placed = placed_by != NO_OPERAND
-    offset = tile.offsets[where(is_placed, placed_by, 0)] << shift
-    return Location(_address(tile, base), where(is_placed, offset, 0))
+def _offset(tile: _Tile, operand: Value, is_placed: Value) -> Value:
+    """Return the offset of the tile in an operand of the box, or 0."""
+    return where(is_placed, tile.offsets[where(is_placed, operand, 0)], 0)

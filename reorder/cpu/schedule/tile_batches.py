@@ -15,7 +15,6 @@ from reorder.cpu.schedule.partition import Partition, StepRange, Workload, parti
 from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import points_in_bytes
 from reorder.cpu.schedule.tile_program import (
-    NO_OPERAND,
     OPERANDS,
     SLOT_BITS,
     Base,
@@ -139,7 +138,7 @@ def join(batches: Sequence[Batch]) -> Batch:
             continue
         for first, last in pairwise(shares.bounds.tolist()):
             code = batch.kernel, batch.program, shares.ranges[first:last], last - first
-            step = TileStep(*code, Base.SRC, NO_OPERAND, Base.DST, NO_OPERAND)
+            step = TileStep(*code, Base.SRC, Base.DST)
             ranges.append(StepRange(len(words), 0, 1, 0, 0))
             words += encode_tile((0, 0), (), (step,))
             bounds.append(bounds[-1] + 1)

@@ -77,14 +77,14 @@ class Placement(NamedTuple):
     following_offset: int
 
 
-# `placed_by` of a side that always starts at its base.
+# `operand_placed_by` of operands that start at their base.
 NO_OPERAND = -1
 
 
 class Base(IntEnum):
-    """Where a side of a step starts: src, dst, or a slot of scratch named after what it holds.
+    """Where a side of a step is: in src or dst, at the offset of the tile, or in a slot of scratch.
 
-    A larger number is an address.
+    A slot is named after what it holds. A larger number is an address.
     """
 
     SRC = 0
@@ -109,7 +109,6 @@ class TileStep(NamedTuple):
     """One step of a tile, which the interpreter of tiles calls.
 
     The base of a side (src, dst, operand) is a `Base`, or an array in place of its address.
-    `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
     """
 
     # a compiled interpreter or stage
@@ -119,10 +118,9 @@ class TileStep(NamedTuple):
     ranges: Any
     range_count: int
     src_base: Any
-    src_placed_by: int
     dst_base: Any
-    dst_placed_by: int
     operand_base: Any = Base.SRC
+    # the operand of the box whose offset is added to this base, or `NO_OPERAND`
     operand_placed_by: int = NO_OPERAND
     # moves take offsets in bytes: offsets in src and dst, in elements, are shifted left by this
     shift: int = 0

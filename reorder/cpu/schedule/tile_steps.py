@@ -70,14 +70,7 @@ class _Buffer(NamedTuple):
 
     base: Base
     dtype: str
-    # operand whose offset places the tile, `NO_OPERAND` for slots
-    placed_by: int
     strides: list[int]
-
-    @property
-    def is_slot(self) -> bool:
-        """Whether it is a slot of scratch."""
-        return self.placed_by < 0
 
     @property
     def is_packed(self) -> bool:
@@ -88,11 +81,6 @@ class _Buffer(NamedTuple):
     def bits(self) -> int:
         """Width of an element."""
         return DATA_TYPES[self.dtype].bits
-
-    @property
-    def side(self) -> tuple[Any, int]:
-        """The fields of a side in a `TileStep`."""
-        return self.base, self.placed_by
 
 
 def _order(strides: list[int]) -> list[int]:
@@ -132,11 +120,11 @@ class _StepWriter:
         assert prod(extents) * DATA_TYPES[dtype].bits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
         order = [*range(len(extents))] if like is None else _order(like.strides)
         strides = dict(zip(order, dense_strides([extents[k] for k in order]), strict=True))
-        return _Buffer(base, dtype, NO_OPERAND, [strides[k] for k in range(len(extents))])
+        return _Buffer(base, dtype, [strides[k] for k in range(len(extents))])
 
     def in_place(self, base: Base, dtype: str) -> _Buffer:
         """Return the tile in its place in src or dst."""
-        return _Buffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
+        return _Buffer(base, dtype, [node.strides[base] for node in self.nodes])
 
     def read_old(self) -> _Buffer:
         """Return the values that dst holds before the reorder, times beta."""
@@ -200,7 +188,7 @@ class _StepWriter:
         bits = DATA_TYPES[self.config.src].bits if lines else 0
         streams = self._streams(dst, rows)
         code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
-        self.steps.append(TileStep(code, program, 0, 1, *src.side, *dst.side, table, operand))
+        self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, table, operand))
         return dst
 
     def _prefetched_lines(self, order: list[int]) -> list[int]:
@@ -261,7 +249,7 @@ class _StepWriter:
         (box,) = simplify((Box((0, 0), inner),))
         box, bits = pack_for_kernels(box, src.bits)
         boxes = permuted_boxes(box, bits) or tile_boxes((box,), bits)
-        end = SLOT_BITS if src.is_slot else self.config.ends[src.placed_by] * src.bits
+        end = self.config.ends[src.base] * src.bits if src.base <= Base.DST else SLOT_BITS
         program, workloads, parts = encode(boxes, end // BYTE_BITS)
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
@@ -269,7 +257,7 @@ class _StepWriter:
         is_aligned = dst.base is Base.DST and self._starts_lines()
         streams = is_aligned and all(box.fills_lines() for box in boxes)
         code = Kernel(boxes[0].bits, streams, parts), program, ranges, len(ranges)
-        self.steps.append(TileStep(*code, *src.side, *dst.side, shift=shift))
+        self.steps.append(TileStep(*code, src.base, dst.base, shift=shift))
         return dst
 
     def _move_as_bytes(self, src: _Buffer, dst: _Buffer, *, pads: bool) -> None:
