@@ -26,7 +26,6 @@ from reorder.cpu.schedule.post_ops import operations_at
 from reorder.cpu.schedule.select import INTERLEAVED, TILES, WIDE_TILES, Kernel, parts_for
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
-from reorder.cpu.target import has_fma
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.records.decode import DIRECT, dequantize_record, read_by_kernels
 from reorder.records.record import Record
@@ -162,7 +161,7 @@ def _compile_stages(plan: ReorderPlan) -> None:
 def _compile_places(types: StageTypes) -> None:
     """Compile a stage with all operations, also without non-temporal stores and prefetching."""
     streams, bits = {types.streams, False}, {types.prefetched_bits, 0}
-    for operation in operations_at(types, has_fma=has_fma()):
+    for operation in operations_at(types):
         for streamed, prefetched in product(streams, bits):
             code = types._replace(operation=operation, streams=streamed)
             stage_at(code._replace(prefetched_bits=prefetched))

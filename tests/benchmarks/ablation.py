@@ -87,11 +87,6 @@ def _returns(value: Any) -> Callable[[Any], Any]:
     return lambda _: lambda *_args, **_kwargs: value
 
 
-def _with_option(**options: Any) -> Callable[[Any], Any]:
-    """Return what replaces a function by itself with other keyword arguments."""
-    return lambda old: lambda *given, **more: old(*given, **more | options)
-
-
 def _does_nothing(_: Any) -> Any:
     return lambda *_args, **_kwargs: None
 
@@ -159,9 +154,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
-    "streamed rows": Mechanism(
-        {"schedule.tile_batches:KernelConfig": _with_option(streams_rows=False)}
-    ),
+    "streamed rows": Mechanism({"schedule.post_ops:KernelConfig.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(
         {"schedule.tile_steps:_StepWriter._prefetched_lines": lambda _: lambda _: []}
     ),

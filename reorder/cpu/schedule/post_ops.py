@@ -1,15 +1,16 @@
 """The post-ops of a plan: operations on values, and the types between which tiles convert."""
 
-from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
+from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
-from reorder.values.binding import BETA, BoundAttr
+from reorder.cpu.target import has_fma
+from reorder.values.binding import BETA
 from reorder.values.formats import (
     FORMATS,
     INTEGERS,
@@ -92,7 +93,7 @@ def inverse_parts(divisors: Array) -> tuple[Array, Array]:
     return inverses, residues.astype(np.float32)
 
 
-def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
+def operations_at(types: StageTypes) -> set[Operation]:
     """Return the operations that may take the place of a stage's operation, which is one of them.
 
     Between others, and next to 4-bit integers, an operation has the working type on both sides.
@@ -101,7 +102,7 @@ def operations_at(types: StageTypes, *, has_fma: bool) -> set[Operation]:
         return {Operation.CONVERT}
     dst, work = types.dst, types.work
     operations = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ACCUMULATE}
-    if has_fma and work == "f32" and rounding_bits(dst) is not None:
+    if has_fma() and work == "f32" and rounding_bits(dst) is not None:
         operations.add(Operation.NARROW_QUOTIENT)
     if largest_number(dst) is not None or dst == work:
         operations.add(Operation.CLAMP)
@@ -160,32 +161,23 @@ class Stage(NamedTuple):
         return next(iter(computes), self)._replace(src=src, dst=dst)
 
 
-@dataclass
 class KernelConfig:
-    """What all boxes of a plan share."""
+    """What all boxes of a plan share, whose batches a builder makes."""
 
-    src: str
-    dst: str
-    bound: BoundAttr
-    # how many elements of src and of dst may be read
-    ends: tuple[int, int]
-    # whether src and dst together exceed the caches, so that dst is written by non-temporal stores
-    streams: bool = False
-    # whether they exceed the threads' shares of the caches, so that long rows that are converted in
-    # place are written by non-temporal stores too
-    streams_rows: bool = False
-    # elements between the start of a cache line and dst; None: any number
-    place: int | None = None
-    # whether the processor has a fused multiply-add
-    has_fma: bool = True
-    # the working type
-    work: str = field(init=False)
-    # the roles whose values differ between elements, and the values of all roles
-    varying: list[str] = field(init=False)
-    values: dict[str, Array] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, builder: BatchBuilder) -> None:
+        plan, self._builder = builder.plan, builder
+        self.src, self.dst, self.bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
+        # how many elements of src and of dst may be read
+        self.ends = plan.src.layout.last + 1, plan.dst.layout.last + 1
+        # whether src and dst together exceed the caches, so that dst is written by non-temporal
+        # stores
+        self.streams = builder.exceeds
+        # elements between the start of a cache line and dst; None: any number
+        place = builder.place * BYTE_BITS // plan.dst.dtype.bits
+        self.place = place if builder.fills_lines else None
+        # the working type
         self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
+        # the roles whose values differ between elements, and the values of all roles
         self.varying = [operand.role for operand in self.bound.varying]
         self.values = dict(self.bound.by_role)
         if "src_zero_point" in self.values:
@@ -195,6 +187,14 @@ class KernelConfig:
             self.values["largest"] = np.array([limit])
         if self.bound.through_f16:
             self.values["through_f16"] = np.zeros(1)
+
+    @property
+    def streams_rows(self) -> bool:
+        """Whether non-temporal stores write long rows that are converted in place.
+
+        They do where the data exceed the threads' shares of the caches.
+        """
+        return self._builder.machine.exceeds_parts(self._builder.nbytes, self._builder.threads)
 
     def stages(self, *, reads: bool, writes: bool) -> list[Stage]:
         """Return the stages between src and dst; none if elements are only moved.
@@ -256,7 +256,7 @@ class KernelConfig:
         if operation is Operation.DIVIDE:
             if has_exact_inverses(values):
                 operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
-            elif self.has_fma and has_quotient(values, work, stage.dst):
+            elif has_fma() and has_quotient(values, work, stage.dst):
                 operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
         return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
 

@@ -24,7 +24,6 @@ from reorder.cpu.schedule.tile_program import (
 from reorder.cpu.schedule.tile_steps import schedule_tile
 from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
 from reorder.cpu.tables import Words
-from reorder.cpu.target import has_fma
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
 
@@ -39,17 +38,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    place = builder.place * BYTE_BITS // plan.dst.dtype.bits if builder.fills_lines else None
-    config = KernelConfig(
-        plan.src.dtype.name,
-        plan.dst.dtype.name,
-        plan.bound_attr,
-        (plan.src.layout.last + 1, plan.dst.layout.last + 1),
-        streams=builder.exceeds,
-        streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
-        place=place,
-        has_fma=has_fma(),
-    )
+    config = KernelConfig(builder)
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
