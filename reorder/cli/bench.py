@@ -30,7 +30,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         return _on_device(options), 0
     case = _problem(options).case()
     given = options.threads
-    counts = sorted({1, count_cores()}) if given is None else [threads_of(given, is_measured=True)]
+    counts = sorted({1, count_cores()}) if given is None else [threads_of(given)]
     peers = [make for make in known_peers().values() if make]
     measured = []
     with Progress(len(counts)) as shown:
@@ -141,7 +141,7 @@ def case_lines(facts: Facts) -> list[str]:
 def device_lines(facts: Facts) -> list[str]:
     """Return the measurements of a device as a table."""
     lines = [f"Device: {facts['device']}, {facts['platform']}, {facts['version']}.", ""]
-    lines += tabulate(_ON_DEVICE, facts["cases"], ("dtype", "from", "to", "dims"), is_whole=False)
+    lines += tabulate(_ON_DEVICE, facts["cases"], ("dtype", "from", "to", "dims"))
     for key, name in (("of_copy", "of the copy"), ("torch_of_copy", "torch, of the copy")):
         if ratios := [row[key] for row in facts["cases"] if row[key]]:
             mean = geometric_mean(ratios)

@@ -110,18 +110,13 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     ]
 
 
-def tabulate(
-    columns: Columns, rows: Sequence[Facts], left: Collection[str], *, is_whole: bool = True
-) -> list[str]:
-    """Return a table of facts; columns are right-aligned except those in `left`.
-
-    Columns that are empty below their heads are left out unless it `is_whole`.
-    """
+def tabulate(columns: Columns, rows: Sequence[Facts], left: Collection[str]) -> list[str]:
+    """Return a table of facts without empty columns; those in `left` are left-aligned."""
     cells = {
         head: [cell.format_map(row) if isinstance(cell, str) else cell(row) for row in rows]
         for head, cell in columns.items()
     }
-    kept = [head for head in columns if is_whole or any(cells[head])] or [*columns]
+    kept = [head for head in columns if any(cells[head])] or [*columns]
     right = [k for k, head in enumerate(kept) if head not in left]
     return table([kept, *zip(*(cells[head] for head in kept), strict=True)], right)
 
@@ -166,16 +161,10 @@ def is_wanted(name: str, wanted: str) -> bool:
     return fnmatchcase(name, wanted) if any(mark in wanted for mark in "*?[") else wanted in name
 
 
-def threads_of(given: int | None, *, is_measured: bool = False) -> int:
-    """Return the number of threads to run: by default all that the process may use.
-
-    To measure, more are refused.
-    """
-    cores = count_cores()
+def threads_of(given: int | None) -> int:
+    """Return the number of threads to run: by default all that the process may use."""
     if given is None:
-        return cores
-    if is_measured and not 1 <= given <= cores:
-        raise MemdescError(f"--threads {given}: give 1 to {cores}, the cores of this process")
+        return count_cores()
     if given < 1:
         raise MemdescError(f"--threads {given} must be 1 or more")
     return min(given, _THREADS)

@@ -162,10 +162,8 @@ def _line(pair: Pair) -> str:
         said += ", ".join((_number(b), *amounts))
     if pair.causes:
         said += f"; {', or '.join(pair.causes)}"
-    # the sides say nothing new if they are the named files, or tensors of the same type
     what_a, what_b = pair.a.what, pair.b.what
-    is_clear = what_a.endswith(pair.name) or what_a == what_b
-    return f"{pair.name}: " + ("" if is_clear else f"{what_a} and {what_b}: ") + said
+    return f"{pair.name}: " + ("" if what_a == what_b else f"{what_a} and {what_b}: ") + said
 
 
 def _where(dim: str, counts: NDArray[np.int64]) -> Said:

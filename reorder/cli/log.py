@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from io import TextIOWrapper
 from operator import itemgetter
-from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import counted
@@ -22,8 +21,6 @@ from reorder.logs.replay import logged_case
 from reorder.messages import first_of
 from reorder.system import count_cores
 
-# Digits of a millisecond that are kept: oneDNN prints six, after any zeros.
-_DIGITS = 9
 # factor from bytes per millisecond to GB/s
 _GB_PER_S = 1e-6
 # the last line of what could be saved; a log does not say which framework wrote it
@@ -71,7 +68,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
     }
     if options.bench:
         _measure(facts, analysis, _threads(log))
-    return _rounded(facts), 0
+    return facts, 0
 
 
 def _report_facts(analysis: LogReport) -> Facts:
@@ -130,15 +127,6 @@ def _facts_of(logged: LoggedReorder | RoundTrip, first: VerbosePrimitive) -> Fac
 def _times(times: Times) -> Facts:
     keys = ("milliseconds", "executions", "median", "min", "max", "sum")
     return dict(zip(keys, (times.cost, *times), strict=True))
-
-
-def _rounded(fact: Any) -> Any:
-    """Return facts whose times have no needless digits."""
-    if isinstance(fact, dict):
-        return {key: _rounded(value) for key, value in fact.items()}
-    if isinstance(fact, list):
-        return [*map(_rounded, fact)]
-    return round(fact, _DIGITS) if isinstance(fact, float) else fact
 
 
 def _measure(facts: Facts, analysis: LogReport, threads: int) -> None:
@@ -258,10 +246,10 @@ _LAYERS: Columns = {
 _TEXTS = {"primitive", "reorder", "round trip", "kind", "layout", "layer"}
 
 
-def _top(facts: Facts, key: str, columns: Columns, *, is_whole: bool = False) -> list[str]:
+def _top(facts: Facts, key: str, columns: Columns) -> list[str]:
     """Return the first rows of a table, what made and used their tensors, and how many are left."""
     shown = facts[key][: facts["top"]]
-    head, *others = tabulate(columns, shown, _TEXTS, is_whole=is_whole)
+    head, *others = tabulate(columns, shown, _TEXTS)
     lines = [head]
     for line, row in zip(others, shown, strict=True):
         ends = ((word, row[end]) for end, word in _ENDS.items() if row.get(end))
@@ -279,7 +267,7 @@ def _primitives(facts: Facts) -> list[str]:
         "share of oneDNN": lambda row: f"{row['milliseconds'] / total:.0%}",
         "by reference": lambda row: str(row["by_reference"] or ""),
     }
-    return tabulate(columns, facts["primitives"], _TEXTS, is_whole=False)
+    return tabulate(columns, facts["primitives"], _TEXTS)
 
 
 def _reorders(facts: Facts) -> list[str]:
@@ -293,7 +281,7 @@ def _reorders(facts: Facts) -> list[str]:
 
     here = _HERE if "bench_threads" in facts else {}
     columns = {**_TIMES, "GB/s": speed, **here, "reorder": text}
-    lines = _top(facts, "reorders", columns, is_whole=True)
+    lines = _top(facts, "reorders", columns)
     if not here:
         return lines
     threads = counted(facts["bench_threads"], "thread")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, UnsupportedFormatError, known_names
-from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, no_system, written
 from memdesc.names import Name, images, known_images, resolve
 from memdesc.names.similar import meanings
 from memdesc.record import known_records
-from memdesc.tags import parse_tag
 from reorder.cli.command import (
     Command,
     Facts,
@@ -33,8 +30,6 @@ _VOCABULARIES = (
     *dict.fromkeys(name.vocabulary for name in (*known_names(), *known_images())),
     _RECORD,
 )
-# sizes without strides, or strides without sizes: not a name, but the likeliest mistake
-_STRIDES = re.compile("-?[0-9]+(x-?[0-9]+)+")
 # the characters of a name's part, or of a pattern: other text is a layout
 _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
@@ -64,14 +59,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         names.sort(key=lambda row: row["text"].lower() != options.text.lower())
         names.sort(key=lambda row: row["text"] != options.text)
         return {"count": len(names), "names": names}, 0
-    if _STRIDES.fullmatch(options.text):
-        return _of_layout(options)
-    facts: Facts = {"count": 0, "names": []}
-    with suppress(MemdescError):  # it is not a tag either
-        ndims = counted(parse_tag(options.text).ndims, "dim")
-        note = f"{options.text} is a tag for {ndims}; give their sizes to see its layout"
-        facts["note"] = note
-    return facts, 1
+    return {"count": 0, "names": []}, 1
 
 
 def _rows() -> Iterator[Facts]:
@@ -155,8 +143,7 @@ def _lay_out(facts: Facts) -> list[str]:
         (row["text"], label_of(row["vocabulary"]), row["domain"], _layout(row))
         for row in facts["names"]
     ]
-    nothing = ["no known name matches", *filter(None, [facts.get("note")])]
-    return table(rows) if rows else ["; ".join(nothing)]
+    return table(rows) if rows else ["no known name matches; with DIMS, TEXT may be any layout"]
 
 
 def _layout(row: Facts) -> str:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
-# the widest codes of a packing of weights, in bits
-_CODE_BITS = 8
 
 
 def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any] | None:
@@ -114,7 +112,6 @@ def _answer(options: Options) -> tuple[Facts, int]:
             x, only_caller_knows = operand.read()
             if only_caller_knows:
                 padding = padding_facts(x, options.limit)
-                notes.insert(0, _packing_note(x.desc))
             output = _output(options, operand, x.desc, attr)
             said = _at_once(options, x, output, attr, progress)
     for warning in said:
@@ -139,16 +136,6 @@ def _output(options: Options, operand: Operand, src: MemoryDesc, attr: Attr) -> 
 def _has_place(options: Options) -> bool:
     """Whether DST can hold scales beside the tensor."""
     return not options.raw and not format_of(options.dst).is_array
-
-
-def _packing_note(desc: MemoryDesc) -> str:
-    packings = [name.text for name in desc.names() if name.vocabulary == "weights"]
-    if not packings or desc.dtype.bits > _CODE_BITS:
-        return ""
-    return (
-        f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are not "
-        "applied"
-    )
 
 
 def _stored(dst: str, target: MemoryDesc | ImageDesc) -> MemoryDesc:
