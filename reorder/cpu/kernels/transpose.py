@@ -542,10 +542,14 @@ _PERMUTE, _LINE = "llvm.x86.avx512.permvar.qi.512", ir.VectorType(BYTE, LINE_NBY
 
 
 def _emit_permuted(move: Transposition) -> None:
-    """Move tiles whose rows are permuted when loaded, or whose columns when stored."""
+    """Move tiles whose rows are permuted when loaded, or whose columns when stored.
+
+    The model: stores that cross the ends of lines cost twice as much. So if columns are whole lines
+    that follow each other in dst, tiles start lines, and the last one has the rows at both ends.
+    """
     elements, head = move.elements, move.head
     height, width = shape = _TileShape(*[LINE_BITS // elements.bits] * 2)
-    picks = (move.row_table + head.rows * WORD_NBYTES).load_at(_LINE)
+    picks = (move.row_table + (head.rows + height) * WORD_NBYTES).load_at(_LINE)
 
     def permuted(line: Value) -> Value:
         bytes_of_line = call(elements.builder, _PERMUTE, _LINE, line.bitcast(_LINE), picks)
@@ -554,14 +558,30 @@ def _emit_permuted(move: Transposition) -> None:
     with either(head.permuted == 1) as (rows, columns):
         with rows:
             mask = elements.lane_mask(head.columns, width)
+
+            def columns_at(step: Transposition, first: Value) -> Iterator[tuple[Location, Value]]:
+                starts = [step.row(first + k) for k in range(height)]
+                lines = (permuted(elements.load_masked(start, mask)) for start in starts)
+                for k, column in _columns(elements, lines, shape):
+                    with when(head.columns > k):
+                        yield step.column(k) + first, column
+
+            follow = (head.column_run >= head.columns) & ((head.rows & (height - 1)) == 0)
+            skipped = -elements.address_of(move.column(0)) & (LINE_NBYTES - 1)
+            skipped //= elements.bits // BYTE_BITS
+            begin = where(follow & (head.rows > height), skipped, 0)
+            last = head.rows - height
+            stop = where(begin > 0, last + 1, head.rows)
+            inside = elements.lane_mask(height - begin, height)
             for at_step in move.each_step():
-                with loop(0, head.rows, height) as next_row:
-                    first = minimum(next_row, head.rows - height)
-                    starts = [at_step.row(first + k) for k in range(height)]
-                    lines = (permuted(elements.load_masked(start, mask)) for start in starts)
-                    for k, column in _columns(elements, lines, shape):
-                        with when(head.columns > k):
-                            elements.store_lines(column, at_step.column(k) + first)
+                with loop(begin, stop, height) as next_row:
+                    for target, column in columns_at(at_step, minimum(next_row, last)):
+                        elements.store_lines(column, target)
+                if not elements.streams:
+                    with when(begin > 0):
+                        for target, column in columns_at(at_step, last + begin):
+                            elements.store_masked(column, target, inside)
+                            elements.store_masked(column, target + (-head.rows), ~inside)
         with columns:
             mask = elements.lane_mask(head.rows, height)
             for at_step in move.each_step():

@@ -110,8 +110,9 @@ class TransposeHead(NamedTuple):
     prefetches_dst: int
     # whether the first-level cache is too small to hold a line of each row of a tile: 0 or 1
     rows_collide: int
-    # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are; a line of bytes
-    # after the tables says which byte each one comes from
+    # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are: then the table
+    # of rows goes on with the first ones, for a line, and after it a line of bytes says which byte
+    # each one comes from
     permuted: int
 
 
@@ -227,6 +228,8 @@ def _encode_transpose(
     words = [*dst_table, *src_table]
     loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)
     if permutation:
+        line = LINE_BITS // scheduled.bits
+        words += (src_table * line)[:line]
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
     return head, [*loop, *words]

@@ -190,6 +190,9 @@ _REPEATED_IN_ROWS = (
 @example(_cases("bf16", (80, 48, 3, 3), "dcba", "ABcd8b16a2b"), [2, 62], _LARGE, 1)
 @example(_cases("bf16", (70, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 1)
 @example(_cases("f32", (64, 96, 2, 1), "abcd", "ABcd8a16b2a"), [4, 36], _LARGE, 2)
+# permuted pairs and quads: tiles start lines, and the last one goes on with the first rows
+@example(_cases("bf16", (64, 48, 3, 3), "abcd", "ABcd16b16a2b"), [16, 18, 2], _LARGE, 1)
+@example(_cases("s8", (64, 48, 3, 3), "abcd", "ABcd4b16a4b"), [16, 9], _LARGE, 2)
 # rows that end in padding, and what follows the last one
 @example(_cases("f32", (5, 8, 9, 7), "acdb", "aBcd16b"), [4, 16], _SMALL, 2)
 @example(_cases("f32", (5, 3, 30, 40), "abcd", "aBcd16b"), [16, 56], _LARGE, 2)
