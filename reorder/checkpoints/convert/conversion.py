@@ -323,7 +323,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     Parameters
     ----------
     source : path
-        A checkpoint: a file, an index of shards, or the folder of a model.
+        A checkpoint: a file, an index of shards, or the folder of a model. One of several shards
+        is only copied.
     target : path
         What to write: its ending names the container; without an ending it is a folder of
         safetensors with all other files of the source.

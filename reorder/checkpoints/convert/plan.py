@@ -20,7 +20,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.record import RecordDesc, record_desc
-from memdesc.record.rows import SCHEMES, read_name
+from memdesc.record.rows import SCHEMES
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.rules import COPY, PLAIN, WHOLE, FormatName, Rule, is_record
 from reorder.checkpoints.convert.targets import Chosen, Decided, left_out_warnings
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 _SCALES = "f32"
 # the most bits of codes that are not packed
 _NARROW_BITS = 8
-# options that the tensors do not show
-_SAID = ("bits", "zeros")
 
 
 @dataclass(frozen=True)
@@ -306,9 +304,7 @@ class Plan:
                 "decode them with the program that made them"
             )
         else:
-            desc, usual = group.desc, read_name(group.desc.name)[2]
-            said = ((k, v) for k, v in desc.options if k in _SAID and v not in (usual[k], True))
-            rule = f"{weight.prefix}: {FormatName(desc.name, (*said,))} -> ..."
+            rule = f"{weight.prefix}: {group.desc.name} -> ..."
             way = f"they are one record, which moves with its prefix: '{rule}'"
         others = ", ".join(tensor for tensor in weight.names if tensor != name)
         return (
