@@ -146,16 +146,12 @@ def _check_inverse(layout: Layout) -> None:
 
 
 @given(layouts())
-def test_a_refusal_shows_two_indices_of_one_offset_and_how_they_differ(layout: Layout) -> None:
+def test_a_refusal_shows_two_indices_of_one_offset(layout: Layout) -> None:
     said = refusal(layout)
-    shown = re.findall(r"\(([0-9]+(?:, [0-9]+|,)*)\)", said.split(": ")[0])
+    shown = re.findall(r"\(([0-9]+(?:, [0-9]+|,)*)\)", said)
     indices = [tuple(int(i) for i in index.split(",") if i) for index in shown]
     assert len(set(indices)) == len(indices) == (2 if said else 0)
     assert len({layout.offset(index) for index in indices}) <= 1
-    differences = re.findall(r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", said)
-    assert sum(int(difference) * int(stride) for difference, stride in differences) == 0
-    assert all(int(difference) for difference, _ in differences)
-    assert bool(differences) == bool(said) or layout.fused() is not None
 
 
 @given(st.data())
