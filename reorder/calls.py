@@ -22,10 +22,9 @@ import numpy as np
 from memdesc import DataType, ImageDesc, MemoryDesc
 from memdesc.tags import FormatTag
 from memdesc.tuples import NamedTuple
-from reorder.memory.allocation import uninitialized_bytes, zeroed_bytes
 from reorder.memory.buffers import ArrayView, address_of
 from reorder.memory.dlpack import exporter_at
-from reorder.memory.memory import Memory, fills_bytes
+from reorder.memory.memory import MIN_ALIGNED, Memory, allocator_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 # The most kinds of calls that are known; then all are forgotten, as `reorder.opencl` does.
 MAX_KNOWN = 1024
-# Smaller results start where numpy's arrays do: aligning one would take longer than filling it.
-_MIN_ALIGNED = 16 << 10
 # what a key has of both sides
 _SHOWN = 6
 _SETTLED = (str, MemoryDesc, ImageDesc, FormatTag, DataType, type(None))
@@ -117,7 +114,7 @@ def note(key: tuple[Any, Any], entry: Any) -> None:
     kinds[shown] = entry
     if entry:
         # larger results are not allocated in vain
-        usual[way] = entry if way not in usual and entry[3] < _MIN_ALIGNED else kinds
+        usual[way] = entry if way not in usual and entry[3] < MIN_ALIGNED else kinds
 
 
 def known_call(
@@ -143,12 +140,8 @@ def known_call(
     run = _runner(reorder, views, wanted)
     if run is None:
         return SEEN
-    allocate: Callable[..., Any]
-    if desc.nbytes < _MIN_ALIGNED:
-        allocate = np.empty if fills_bytes(desc) else np.zeros
-    else:
-        allocate = uninitialized_bytes if fills_bytes(desc) else zeroed_bytes
-    return run, desc, allocate, desc.nbytes, (reorder, x.memory.desc, attr, named, wanted, views)
+    owners = reorder, x.memory.desc, attr, named, wanted, views
+    return run, desc, allocator_of(desc), desc.nbytes, owners
 
 
 def _runner(reorder: PreparedReorder, views: list[ArrayView | None], wanted: object) -> Any:

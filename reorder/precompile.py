@@ -17,13 +17,12 @@ from reorder.cpu.decoding.pattern import DecodeKernel
 from reorder.cpu.kernel_files import writable_folder
 from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.fast_call import fast_call
-from reorder.cpu.runtime.interpreters import interpreter_at
-from reorder.cpu.runtime.jit import compiled_kernels
+from reorder.cpu.runtime.jit import compiled_kernels, interpreter_at
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
 from reorder.cpu.schedule.post_ops import operations_at
-from reorder.cpu.schedule.select import INTERLEAVED, TILES, WIDE_TILES, Kernel, parts_for
+from reorder.cpu.schedule.select import Kernel, Part, parts_for
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
 from reorder.plan.plan import ReorderPlan, plan_reorder
@@ -126,11 +125,9 @@ def _moves() -> Iterator[Callable[[], object]]:
     for bits, streams in product(_BITS, (False, True)):
         for used in product((False, True), repeat=len(parts_for(bits))):
             parts = tuple(compress(parts_for(bits), used))
-            # these are ways to transpose
-            if TILES not in parts and not {INTERLEAVED, WIDE_TILES}.isdisjoint(parts):
-                continue
+            is_whole = Part.TILES in parts or {Part.INTERLEAVED, Part.WIDE_TILES}.isdisjoint(parts)
             kernel = Kernel(bits, streams, parts)
-            if not (kernel.is_packed and streams):
+            if is_whole and not (kernel.is_packed and streams):
                 yield partial(interpreter_at, kernel)
     yield tile_interpreter_at
 

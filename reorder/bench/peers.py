@@ -65,10 +65,11 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    from reorder.cpu.runtime.interpreters import compiled_interpreter  # LLVM is slow to load
-    from reorder.cpu.runtime.pool import run_job
+    from reorder.cpu.runtime.jit import compiled_interpreter  # LLVM is slow to load
+    from reorder.cpu.runtime.pool import load_pool, run_job
     from reorder.cpu.runtime.pool_block import Job
 
+    load_pool()
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
     # Windows has no memcpy to find by its name, but Python has its memmove

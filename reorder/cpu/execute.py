@@ -10,7 +10,7 @@ from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.machine import Machine, this_machine
 from reorder.cpu.runtime import pool
-from reorder.cpu.runtime.interpreters import interpreter_at
+from reorder.cpu.runtime.jit import interpreter_at
 from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points

@@ -11,6 +11,7 @@ from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import OutOfRangeError, short_repr
 from memdesc.layout import dim_name
 from memdesc.tuples import NamedTuple
+from reorder.memory.arrays import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +114,7 @@ def elements_at(data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection,
     if dtype.is_packed:
         bits = data[offsets >> 1] >> ((offsets & 1) << 2).astype(np.uint8) & 15
     else:
-        itemsize = dtype.bits_dtype.itemsize
-        bits = data[: len(data) // itemsize * itemsize].view(dtype.bits_dtype)[offsets]
+        bits = bits_of(data, desc)[offsets]
     elements = np.asarray(bits).view(dtype.numpy)
     elements.flags.writeable = False
     return elements if selection.shape else elements[()]

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from memdesc.picture import Picture
 
 
-# Zeroing fewer bytes takes less time than finding out whether that is necessary.
-_MIN_UNINITIALIZED = 128 << 10
+# Smaller results start where numpy's arrays do: aligning one would take longer than filling it.
+MIN_ALIGNED = 16 << 10
+_UINT8 = np.dtype(np.uint8)
 _set = object.__setattr__  # sets the fields of a memory while it is made
 
 
@@ -120,9 +121,7 @@ class Memory(Indexed, Checked):
     @classmethod
     def to_fill(cls, desc: MemoryDesc) -> Memory:
         """Return memory for a caller that writes all elements and padding; other bytes are 0."""
-        nbytes = desc.nbytes
-        is_filled = nbytes >= _MIN_UNINITIALIZED and fills_bytes(desc)
-        return cls.attached(desc, (uninitialized_bytes if is_filled else zeroed_bytes)(nbytes))
+        return cls.attached(desc, allocator_of(desc)(desc.nbytes, _UINT8))
 
     @property
     def nbytes(self) -> int:
@@ -371,14 +370,20 @@ class Memory(Indexed, Checked):
         check_padding(self.data, self.desc)
 
 
-def fills_bytes(desc: MemoryDesc) -> bool:
-    """Whether a buffer has no gaps, no half of a last byte and no compensation."""
-    return (
+def allocator_of(desc: MemoryDesc) -> Callable[[int, np.dtype[np.uint8]], NDArray[np.uint8]]:
+    """Return what allocates memory to fill: bytes that no reorder writes must be 0.
+
+    These are gaps, the half of a last byte, and compensation.
+    """
+    is_filled = (
         desc.extra is None
         and desc.offset0 == 0
         and desc.is_dense
         and desc.padded_nelems * desc.dtype.bits % 8 == 0
     )
+    if desc.nbytes < MIN_ALIGNED:
+        return np.empty if is_filled else np.zeros
+    return uninitialized_bytes if is_filled else zeroed_bytes
 
 
 def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:

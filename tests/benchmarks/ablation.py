@@ -203,7 +203,7 @@ class Variant:
                 self._replace(place, replace)
             if self.mechanism.code:
                 # its code must not be taken for that of the engine
-                for module in ("runtime.interpreters", "runtime.stages"):
+                for module in ("runtime.jit", "runtime.stages"):
                     self._replace(f"{module}:compiled_interpreter", _under_name(name))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []

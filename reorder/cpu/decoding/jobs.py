@@ -7,7 +7,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead, PlacedPattern
 from reorder.cpu.machine import Machine, this_machine
-from reorder.cpu.runtime.interpreters import compiled_interpreter
+from reorder.cpu.runtime.jit import compiled_interpreter
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.pool_block import make_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition

@@ -10,15 +10,7 @@ from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
-from reorder.cpu.schedule.select import (
-    PERMUTED,
-    RUN,
-    RUNS,
-    STRIDED,
-    TILES,
-    TRANSPOSED,
-    Kernel,
-)
+from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Kernel, Part
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
@@ -27,8 +19,8 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
-    transposes = not {TILES, PERMUTED}.isdisjoint(kernel.parts)
-    moves = [_TRANSPOSED] * transposes + [_RUN] * (RUNS in kernel.parts) + [_STRIDED]
+    transposes = not {Part.TILES, Part.PERMUTED}.isdisjoint(kernel.parts)
+    moves = [_TRANSPOSED] * transposes + [_RUN] * (Part.RUNS in kernel.parts) + [_STRIDED]
     for step_range, instruction, index in each_range(call):
         box = load_fields(instruction, BoxHead)
         point = load_fields(call.points + index * nbytes_of(Point), Point)

@@ -37,14 +37,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import (
-    INTERLEAVED,
-    MAX_INTERLEAVED,
-    PERMUTED,
-    TILE_REGISTERS,
-    TILES,
-    WIDE_TILES,
-)
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, TILE_REGISTERS, Part
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import (
     LINE_BITS,
@@ -128,15 +121,15 @@ def emit_transposed(move: Transposition) -> None:
         return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    if PERMUTED in elements.parts:
+    if Part.PERMUTED in elements.parts:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
-    if INTERLEAVED in elements.parts:
+    if Part.INTERLEAVED in elements.parts:
         shorter = minimum(rows, move.head.columns)
         with when(shorter <= MAX_INTERLEAVED):
             emit_interleaved(data, done)
-    if TILES in elements.parts:
+    if Part.TILES in elements.parts:
         for height in _tile_heights(elements.bits):
             _emit_tiles(data, height, done)
         for at_step in data.each_step():
@@ -173,7 +166,7 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
         for shape in wider:
             fits = move.last - move.first >= shape.width
             if shape.registers(elements.bits) > TILE_REGISTERS:
-                if WIDE_TILES not in elements.parts:
+                if Part.WIDE_TILES not in elements.parts:
                     continue
                 fits &= move.head.rows_collide
             with when(fits):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
+from importlib import import_module
 from importlib.util import source_hash
 from time import perf_counter
 from typing import Any
@@ -17,6 +18,7 @@ from memdesc import __version__
 from memdesc.tuples import NamedTuple
 from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
+from reorder.cpu.schedule.select import Kernel as MoveKernel
 from reorder.cpu.target import processor, version_of
 from reorder.forks import importing, importing_own
 from reorder.stack import on_enough_stack, uninterrupted
@@ -88,6 +90,35 @@ def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
         return text_of(function)
 
     return Kernel(name, text)
+
+
+def compiled_interpreter(name: str, emits: str, *given: Any, moves: bool = False) -> int:
+    """Return the address of an interpreter, compiled or loaded once by its name, on disk too.
+
+    `emits` names the function that writes its body from an `InterpreterCall` and what is given, as
+    ``module:function``: only a process without the code imports the module. With `moves` LLVM takes
+    fewer passes, which suffices for code that computes nothing.
+    """
+
+    def text() -> tuple[str, str]:
+        from reorder.cpu.kernels.interpreter import InterpreterCall
+        from reorder.cpu.runtime.compiler import text_of
+
+        module, _, function = emits.partition(":")
+        emit = getattr(import_module(module), function)
+        # no two functions that are loaded have the same name
+        symbol = f"interpreter_{source_hash(name.encode()).hex()}"
+        count = len(InterpreterCall._fields)
+        written = text_of(lambda *call: emit(InterpreterCall(*call), *given), count, symbol)
+        return written, symbol
+
+    return kernel_at(Kernel(name, text, moves))
+
+
+def interpreter_at(kernel: MoveKernel) -> int:
+    """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
+    emits = "reorder.cpu.kernels.boxes:emit_boxes"
+    return compiled_interpreter(f"interpreter of {kernel}", emits, kernel, moves=True)
 
 
 @cache

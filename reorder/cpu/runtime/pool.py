@@ -35,15 +35,13 @@ from reorder.cpu.runtime.pool_block import (
     thread_words,
 )
 from reorder.cpu.runtime.worker import enter_region, serve, share_job
-from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
-# The first jobs of less than about 1 MiB for each thread run on the calling thread: loading the
-# code of the pool takes tens of milliseconds. Where it must be compiled, which takes most of a
-# second, all jobs do, until they have taken this long.
-_MAX_ALONE, _ALONE_SECONDS = 8, 0.5
+# Where the code of the pool must be compiled, which takes most of a second, jobs run on the calling
+# thread until they have taken this long.
+_ALONE_SECONDS = 0.5
 _NAME = "thread pool: job"
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 # How files of OpenMP runtimes are named among those that a process has mapped, and the functions
@@ -59,14 +57,13 @@ _OPENMP = (
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
-    # whether the code of the pool is loaded; until then, jobs that ran without it, and how long
-    is_loaded = False
-    alone, seconds = 0, 0.0
+    # whether the code of the pool is loaded, and the seconds of jobs that had to run without it
+    is_loaded, seconds = False, 0.0
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses; missing workers are started."""
-    if not job.workers or _is_sooner_alone(job):
+    if not (job.workers and is_due()):
         run, start = _INTERPRETER(job.interpreter), perf_counter()
         run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
         if job.workers:
@@ -85,17 +82,8 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
     share(src_at, dst_at, ctypes.addressof(table))
 
 
-def _is_sooner_alone(job: Job) -> bool:
-    """Whether this thread can finish a job before the code of the pool would be there."""
-    if not is_due():
-        return True
-    _State.alone += 1
-    is_large = job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1)
-    return not (_State.is_loaded or _State.alone > _MAX_ALONE or is_large)
-
-
 def is_due() -> bool:
-    """Whether jobs may use the pool now: it needs no compiler, or jobs have waited for long."""
+    """Whether jobs use the pool now: it needs no compiler, or they have run long without it."""
     has_waited = _State.seconds >= _ALONE_SECONDS
     return _State.is_loaded or has_waited or is_on_disk(share_job, _NAME)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
+from reorder.cpu.runtime.jit import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.pool_block import POOL, pool_words
 from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.tile_program import (

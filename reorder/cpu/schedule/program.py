@@ -25,15 +25,10 @@ from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
-    INTERLEAVED,
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
-    PARTS,
-    PERMUTED,
     RUN,
-    RUNS,
-    TILES,
-    WIDE_TILES,
+    Part,
     ScheduledBox,
     parts_for,
     width_of,
@@ -126,7 +121,7 @@ class KernelLoop(NamedTuple):
 
 def encode(
     boxes: Iterable[ScheduledBox], src_end: int, place: int = 0, *, is_large: bool = False
-) -> tuple[Words, list[Workload], tuple[str, ...]]:
+) -> tuple[Words, list[Workload], tuple[Part, ...]]:
     """Encode boxes; return the program, how it can be cut, and the parts of a kernel that it needs.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
@@ -134,7 +129,7 @@ def encode(
     """
     program: list[int] = []
     workloads = []
-    parts: set[str] = set()
+    parts: set[Part] = set()
     for scheduled in boxes:
         outer, kernel_loop = scheduled.outer, scheduled.kernel_loop
         if kernel_loop and kernel_loop.extent > MAX_CALL_SIZE // scheduled.inner_size:
@@ -155,14 +150,14 @@ def encode(
             group = scheduled.columns
         else:
             program += _encode_rows(scheduled)
-            parts |= {RUNS} if scheduled.micro_kernel == RUN else set()
+            parts |= {Part.RUNS} if scheduled.micro_kernel == RUN else set()
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(n for n in scheduled.box.nodes if n not in outer)
         size = scheduled.box.size
         coarse_steps = _coarse_steps(outer, group[-1])
         workloads.append(Workload(start, steps, inner, grain, size, coarse_steps, shared_lines))
-    needed = tuple(part for part in PARTS if part in parts)
+    needed = tuple(part for part in Part if part in parts)
     return np.array(program, dtype=np.int64), workloads, needed
 
 
@@ -192,15 +187,15 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     return [*head, *src_table, *dst_table]
 
 
-def _parts_of(scheduled: ScheduledBox, head: TransposeHead) -> set[str]:
+def _parts_of(scheduled: ScheduledBox, head: TransposeHead) -> set[Part]:
     """Return the parts of a kernel that a transposition needs."""
     if scheduled.permutation:
-        return {PERMUTED}
-    parts = {TILES}
+        return {Part.PERMUTED}
+    parts = {Part.TILES}
     if min(head.rows, head.columns) <= MAX_INTERLEAVED:
-        parts.add(INTERLEAVED)
+        parts.add(Part.INTERLEAVED)
     if head.rows_collide:
-        parts.add(WIDE_TILES)
+        parts.add(Part.WIDE_TILES)
     return parts.intersection(parts_for(scheduled.bits))
 
 

@@ -6,6 +6,7 @@ of a cache line.
 """
 
 from collections.abc import Iterable
+from enum import StrEnum
 from itertools import compress, permutations, product
 from types import MappingProxyType
 
@@ -368,15 +369,15 @@ def _transposed_groups(
     return best
 
 
-# What the code of an interpreter has only if its program needs it: the micro-kernels of runs and of
-# transpositions, and three ways of the latter. Wide tiles are for rows that collide.
-RUNS, TILES, INTERLEAVED, WIDE_TILES, PERMUTED = PARTS = (
-    "runs",
-    "transposed",
-    "interleaved",
-    "wide tiles",
-    "permuted",
-)
+class Part(StrEnum):
+    """Code that an interpreter has only if its program needs it."""
+
+    RUNS = "runs"
+    TILES = "transposed"
+    # two ways to transpose that need `TILES` too; wide tiles are for rows that collide
+    INTERLEAVED = "interleaved"
+    WIDE_TILES = "wide tiles"
+    PERMUTED = "permuted"
 
 
 class Kernel(NamedTuple):
@@ -384,12 +385,12 @@ class Kernel(NamedTuple):
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
     non-temporal stores; not for 4-bit elements. A first call waits for the compiler, so besides
-    `STRIDED` a variant has only those of the `PARTS` that a program needs.
+    `STRIDED` a variant has only the parts that a program needs, in their order.
     """
 
     bits: int
     streams: bool = False
-    parts: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def is_packed(self) -> bool:
@@ -401,13 +402,13 @@ class Kernel(NamedTuple):
         return ", ".join([f"{self.bits}-bit elements", *streams, *self.parts])
 
 
-def parts_for(bits: int) -> tuple[str, ...]:
+def parts_for(bits: int) -> tuple[Part, ...]:
     """Return the parts that code for elements of a width may have on this processor."""
     is_whole = bits >= BYTE_BITS
     lacks_registers = LINE_BITS // bits > TILE_REGISTERS and has_masks()
     is_permuted = bits in PERMUTED_BITS and permutes_lines()
     has_part = True, True, is_whole, is_whole and lacks_registers, is_permuted
-    return tuple(compress(PARTS, has_part))
+    return tuple(compress(Part, has_part))
 
 
 # Bits of the widest element that kernels move.

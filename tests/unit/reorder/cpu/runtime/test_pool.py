@@ -167,7 +167,7 @@ from memdesc import memory_desc
 from reorder.cpu import PreparedReorder
 from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.pool import load_pool
-load_pool()  # else the first jobs of this size run alone
+load_pool()  # else jobs may run alone until it is compiled
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "f32", "aBc16b")
 machine = this_machine()._replace(threads=4)
 run = PreparedReorder(reorder.plan_reorder(src, dst), None, machine)

@@ -205,7 +205,7 @@ def count() -> None:
 
 def compile_boxes() -> None:
     """Compile an interpreter of boxes that nothing else here needs."""
-    from reorder.cpu.runtime.interpreters import interpreter_at
+    from reorder.cpu.runtime.jit import interpreter_at
     from reorder.cpu.schedule.select import Kernel
 
     assert interpreter_at(Kernel(64))
