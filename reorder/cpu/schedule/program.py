@@ -15,7 +15,7 @@ loops of its boxes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product, takewhile
+from itertools import cycle, islice, product, takewhile
 from math import prod
 
 import numpy as np
@@ -223,8 +223,7 @@ def _encode_transpose(
     words = [*dst_table, *src_table]
     loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)
     if permutation:
-        line = LINE_BITS // scheduled.bits
-        words += (src_table * line)[:line]
+        words += islice(cycle(src_table), LINE_BITS // scheduled.bits)
         picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
         words += np.frombuffer(picks, np.int64).tolist()
     return head, [*loop, *words]
