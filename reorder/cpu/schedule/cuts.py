@@ -189,39 +189,25 @@ def runs_in_turn(
     The order is a key to sort by, outermost first. Returns no loops if runs are not moved along
     src.
     """
+    outer, run = box.nodes[-2::-1], box.nodes[-1].extent
     src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
-    inner, steps = _runs_at_once(box, src_loop, bits, is_streamed=streams, is_shared=is_shared)
+    inner, steps = outer[:1], 0
+    if len(outer) > 1 and src_loop.valid == src_loop.extent:
+        if streams and run * bits < PAGE_NBYTES * BYTE_BITS:
+            for count in range(1, len(outer) + 1):
+                inner = outer[:count]
+                steps = max(1, _STREAMED_RUNS // size_of(inner[:-1]))
+                if steps < inner[-1].extent:
+                    break
+            # pieces of nearly equal length
+            steps = -(-inner[-1].extent // max(1, round(inner[-1].extent / steps)))
+        elif run * bits <= LINE_BITS:
+            steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)
+    is_ordered = src_loop in inner or abs(src_loop.strides[0]) >= abs(inner[-1].strides[0])
+    inner = () if is_ordered or not steps else inner
     if streams:
         return inner, steps, lambda node: -abs(node.strides[0])
     return inner, steps, lambda node: node.strides == src_loop.strides
-
-
-def _runs_at_once(
-    box: Box, src_loop: Node, bits: int, *, is_streamed: bool, is_shared: bool
-) -> tuple[tuple[Node, ...], int]:
-    """Return the loops of a piece of runs, and how many steps of the last one it has.
-
-    Returns no loops if runs are not moved along src.
-    """
-    outer, run = box.nodes[-2::-1], box.nodes[-1].extent
-    is_streamed &= run * bits < PAGE_NBYTES * BYTE_BITS
-    if len(outer) == 1 or src_loop.valid < src_loop.extent:
-        return (), 0
-    if is_streamed:
-        for count in range(1, len(outer) + 1):
-            inner, last = outer[:count], outer[count - 1]
-            steps = max(1, _STREAMED_RUNS // size_of(inner[:-1]))
-            if steps < last.extent:
-                break
-        # pieces of nearly equal length
-        steps = -(-last.extent // max(1, round(last.extent / steps)))
-    elif run * bits <= LINE_BITS:
-        inner, last = outer[:1], outer[0]
-        steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)
-    else:
-        return (), 0
-    is_ordered = src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0])
-    return ((), 0) if is_ordered or not steps else (inner, steps)
 
 
 def _short_runs_at_once(box: Box, src_loop: Node, bits: int, *, is_shared: bool) -> int:
