@@ -156,7 +156,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism({"schedule.post_ops:KernelConfig.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(
-        {"schedule.tile_steps:_StepWriter._prefetched_lines": lambda _: lambda _: []}
+        {"schedule.tile_steps:_StepWriter._prefetched_lines": _returns([])}
     ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
