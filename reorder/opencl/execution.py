@@ -5,7 +5,7 @@ Each context caches its prepared reorders by everything that plans and kernels d
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import suppress
 from itertools import pairwise
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.opencl.binaries import build
 from reorder.opencl.kernel.access import Mode
-from reorder.opencl.kernel.formula import Floats
+from reorder.opencl.kernel.formula import TRIED, Floats, conversion_trial
 from reorder.opencl.kernel.launch import (
     KERNEL,
     MAX_LOCAL,
@@ -36,7 +36,7 @@ from reorder.opencl.memory_objects import (
     released_error,
 )
 from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
-from reorder.opencl.runtimes import check_process
+from reorder.opencl.runtimes import check_process, try_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -155,8 +155,6 @@ def floats_of(device: cl.Device) -> Floats:
         rounds=bool(single & config.ROUND_TO_NEAREST),
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
-        # PTX defines it: cvt turns NaN into 0, and min and max return the operand that is a number
-        converts_nan="NVIDIA" in device.vendor,
     )
 
 
@@ -174,7 +172,7 @@ def prepare_transfers(
     known = _known_in(queue.context)
     prepared = known.get(key)
     if prepared is None:
-        traits = device_traits(queue.device)
+        traits = device_traits(queue.context, queue.device)
         traits = traits if is_aligned else traits.unaligned
         transfers = plan_transfers(src.spec, dst.spec, traits, attr)
         prepared = build_transfers(queue.context, queue.device, transfers)
@@ -231,11 +229,16 @@ def enqueue_transfers(
     return commands[-1] if commands else cl.enqueue_marker(queue, wait_for=waiting)
 
 
-@cache
-def device_traits(device: cl.Device) -> DeviceTraits:
+@first_arg_dependent_memoize
+def device_traits(context: cl.Context, device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
+    floats = floats_of(device)
+    if not device.type & cl.device_type.CPU:  # where integers are faster
+        with suppress(MemdescError, cl.Error):
+            differs = try_program((context, device), conversion_trial(), TRIED)
+            floats = floats._replace(has_conversions=not differs.any())
     max_local = min(device.local_mem_size, MAX_LOCAL)
-    return DeviceTraits(device.max_work_group_size, floats_of(device), max_local=max_local)
+    return DeviceTraits(device.max_work_group_size, floats, max_local=max_local)
 
 
 def kernel_texts(
@@ -290,7 +293,7 @@ def kernel_texts(
         check_process()
     src_spec, dst_spec = _spec(src, "src"), _spec(dst, "dst")
     check_operands(DeviceOperand(src_spec), DeviceOperand(dst_spec), attr)
-    traits = _COMMON if device is None else device_traits(device)
+    traits = _COMMON if device is None else device_traits(cl.Context([device]), device)
     transfers = plan_transfers(src_spec, dst_spec, traits, attr)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))

@@ -17,6 +17,7 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -27,6 +28,9 @@ from memdesc.immutable import value_class
 from memdesc.tuples import NamedTuple
 from reorder.forks import at_fork
 from reorder.opencl.binaries import build, cache_limit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # This variable names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
@@ -346,19 +350,24 @@ def _probed(device: cl.Device) -> Device:
 def _problem_of(device: cl.Device) -> str:
     """Build and run a small program; return the error, or an empty string."""
     try:
-        context = cl.Context([device])
-        queue = cl.CommandQueue(context)
-        kernel = cl.Kernel(build((context, device), _TRIAL), "trial")
-        out = np.zeros(_TRIAL_WORK_ITEMS, np.int32)
-        buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
-        kernel.set_arg(0, buffer)
-        cl.enqueue_nd_range_kernel(queue, kernel, (_TRIAL_WORK_ITEMS,), None)
-        cl.enqueue_copy(queue, out, buffer)
+        out = try_program((cl.Context([device]), device), _TRIAL, _TRIAL_WORK_ITEMS)
     except (MemdescError, cl.Error) as error:
         return " ".join(str(error).split())
     if out.tolist() != list(range(1, _TRIAL_WORK_ITEMS + 1)):
         return f"a kernel that counts to {_TRIAL_WORK_ITEMS} wrote {out.tolist()}"
     return ""
+
+
+def try_program(place: tuple[cl.Context, cl.Device], text: str, items: int) -> NDArray[np.int32]:
+    """Return what the work items of a kernel named ``trial`` write, one number each."""
+    context, device = place
+    queue, out = cl.CommandQueue(context, device), np.zeros(items, np.int32)
+    kernel = cl.Kernel(build(place, text), "trial")
+    buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+    kernel.set_arg(0, buffer)
+    cl.enqueue_nd_range_kernel(queue, kernel, (items,), None)
+    cl.enqueue_copy(queue, out, buffer)
+    return out
 
 
 def _remedy_of(problem: str) -> str:

@@ -192,11 +192,15 @@ class Placed:
 
 
 class Planned(NamedTuple):
-    """Kernels: tiles from some bytes on, the most work items of a group, vectors if aligned."""
+    """Kernels: tiles from some bytes on, the most work items of a group, vectors if aligned.
+
+    With `has_conversions`, the device's own conversions to integers.
+    """
 
     min_tiled: int = 0
     most: int = 256
     is_aligned: bool = True
+    has_conversions: bool = False
 
 
 TILES = Planned()
@@ -235,7 +239,8 @@ def check(
         )
     else:
         device = runtime.device.device
-        traits = DeviceTraits(planned.most, floats_of(device), planned.min_tiled)
+        floats = floats_of(device)._replace(has_conversions=planned.has_conversions)
+        traits = DeviceTraits(planned.most, floats, planned.min_tiled)
         specs = OperandSpec.of(src), OperandSpec.of(dst)
         transfers = plan_transfers(*specs, traits if is_aligned else traits.unaligned, attr)
         prepared = build_transfers(runtime.context, device, transfers)

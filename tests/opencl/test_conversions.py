@@ -12,6 +12,9 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.names.images import is_image
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
+from reorder.opencl.kernel import formula
+from reorder.opencl.kernel.formula import CONVERSIONS, TRIED, conversion_trial
+from reorder.opencl.runtimes import try_program
 from reorder.plan import plan_runtime
 from tests.conversions import every_code, random_codes
 from tests.opencl.runtimes import TILES, Planned, Runtime, check, refused
@@ -25,14 +28,19 @@ def test_kernels_that_write_padding_take_no_zero_points(first: Runtime) -> None:
 
 
 def check_codes(
-    runtime: Runtime, src: str, dst: str, attr: Attr | None = None, codes: Any = None
+    runtime: Runtime,
+    src: str,
+    dst: str,
+    attr: Attr | None = None,
+    codes: Any = None,
+    planned: Planned | None = None,
 ) -> None:
     """Compare some codes, all of a type, or many of a wide one."""
     if codes is None:
         codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 1 << 14)
     one, other = (memory_desc((codes.size,), name, "a") for name in (src, dst))
     packed = codes[0::2] | codes[1::2] << 4 if one.dtype.is_packed else codes
-    check(runtime, (one, other, attr), source=packed)
+    check(runtime, (one, other, attr), source=packed, planned=planned)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +62,31 @@ def test_all_codes_of_a_type_become_those_of_another(
     src: str, dst: str, attr: Attr | None, runtime: Runtime
 ) -> None:
     check_codes(runtime, src, dst, attr)
+
+
+def test_conversions_of_a_device_are_taken_if_they_are_those_of_elements(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = runtime.context, runtime.device.device
+    assert not try_program(place, conversion_trial(), TRIED).any()
+    one, other = (memory_desc((1 << 16,), dtype, "a") for dtype in ("f16", "s8"))
+    (text,) = opencl.kernel_texts(one, other, device=place[1])
+    assert ("convert_char_sat_rte" in text) is not runtime.device.is_processor
+    # a device that makes NaN another number, for example
+    wrong = "(uchar)(isnan(value) ? -128 : convert_char_sat_rte(value))"
+    monkeypatch.setitem(formula.CONVERSIONS, "s8", wrong)
+    numbers = (np.arange(TRIED, dtype=np.uint32) << 14).view(np.float32)
+    assert np.array_equal(try_program(place, conversion_trial(), TRIED), np.isnan(numbers))
+    (text,) = opencl.kernel_texts(one, other, device=place[1])
+    assert wrong not in text
+
+
+@pytest.mark.parametrize("dst", CONVERSIONS)
+def test_conversions_of_a_device_write_the_same_codes(dst: str, runtime: Runtime) -> None:
+    for src in ("f16", "bf16", "f32"):
+        check_codes(runtime, src, dst, planned=Planned(has_conversions=True))
+    attr = Attr(dst_scale=0.0187, dst_zero_point=3)
+    check_codes(runtime, "f16", dst, attr, planned=Planned(has_conversions=True))
 
 
 # scales, a zero point, and whether the inverse of the quotient has the same results for all halves

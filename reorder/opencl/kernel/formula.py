@@ -17,7 +17,7 @@ from memdesc.source import LANGUAGES
 from memdesc.tuples import NamedTuple
 from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
-from reorder.values.expressions import Dialect, Expr, Function, name
+from reorder.values.expressions import Dialect, Expr, Function, name, number, select
 from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, Format, IntegerFormat
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # the bits of integers, by the conversions of devices; a maximum of NaN and a number is the number
-_CONVERSIONS = {
+CONVERSIONS = {
     f"{kind}{bits}": f"(u{ctype})convert_{prefix}{ctype}_sat_rte(value)"
     for kind, prefix in (("s", ""), ("u", "u"))
     for bits, ctype in ((8, "char"), (16, "short"), (32, "int"))
@@ -35,6 +35,8 @@ _CONVERSIONS = {
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 WORD_BITS = 32
+# the numbers that are tried: the upper 18 bits of f32, 9 of them of the mantissa
+TRIED = 1 << 18
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
 
@@ -49,9 +51,9 @@ class Floats(NamedTuple):
     is_exact: bool = True
     # so are quotients
     divides: bool = True
-    # conversions to integers that saturate make NaN 0, and maxima ignore any NaN: OpenCL C only
-    # recommends it
-    converts_nan: bool = False
+    # conversions to integers that saturate are those of elements: OpenCL C only recommends that
+    # NaN becomes 0, and `conversion_trial` finds out
+    has_conversions: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class KernelFormula(Formula):
     @classmethod
     def on_device(cls, src: str, dst: str, bound: BoundAttr, floats: Floats) -> Self:
         """Return the conversion of an element, which the device must compute to the bit."""
-        made = replace(cls.of(src, dst, bound), has_conversions=floats.converts_nan)
+        made = replace(cls.of(src, dst, bound), has_conversions=floats.has_conversions)
         if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
             made = replace(made, divides_in_f64=True)
         if not made.is_move:
@@ -118,7 +120,7 @@ class KernelFormula(Formula):
             # a NaN of an image may have another payload
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
-        text = _CONVERSIONS.get(dtype)
+        text = CONVERSIONS.get(dtype)
         if self.has_conversions and value.kind == "f32" and text is not None:
             body = (f"return {text};",)
             return Function(f"encode_{dtype}", (name("value", "f32"),), "u32", body)(value)
@@ -211,6 +213,17 @@ DIALECT = Dialect(
         "max": "fmax({0}, {1})",
     },
 )
+
+
+def conversion_trial() -> str:
+    """Return a program whose work items write 1 if a device converts a number in another way."""
+    value, code = name("value", "f32"), number(0, "u32")
+    for dtype, text in CONVERSIONS.items():
+        exact = KernelFormula("f32", dtype).encode(value, dtype).cast("u32")
+        code = code | select(exact.differs(name(f"({text})", "u32")), number(1, "u32"), 0)
+    head = "__kernel void trial(__global int *out)"
+    body = "{ out[get_global_id(0)] = differs(as_float((uint)get_global_id(0) << 14)); }"
+    return "\n".join([_PRAGMA, *_lines(Function("differs", (value,), "u32", code)), head, body, ""])
 
 
 def integer_value(code: str, form: IntegerFormat) -> str:
