@@ -477,18 +477,13 @@ def _host(array: NDArray[Any], queue: Any, held: _Queue) -> Side:  # noqa: ARG00
     return None, _UNKNOWN, (array.shape, dtype), _NO_EVENTS
 
 
-def _new(out: None, queue: Any, held: _Queue) -> Side:  # noqa: ARG001 - as the others
-    """Return a result that is allocated."""
-    return None, _UNKNOWN, (), _NO_EVENTS
-
-
 _SIDES: Mapping[type, Callable[[Any, Any, _Queue], Side]] = MappingProxyType(
     {
         **dict.fromkeys((cl.Buffer, cl.Image, *ALLOCATED), _plain),
         cl.array.Array: _array,
         DeviceMemory: _device_memory,
         np.ndarray: _host,
-        type(None): _new,
+        type(None): lambda *_: (None, _UNKNOWN, (), _NO_EVENTS),  # a result is allocated
     }
 )
 

@@ -57,25 +57,24 @@ _RUNS, _MIN_GROUPS = 4, 1024
 # steps of a work item, by the bytes of the elements that it moves
 _STEPS = {1: 8, 2: 8, 4: 8, 8: 4, 16: 2}
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
-_COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
-# the role of a loop, log2 of the work items along it, and the steps of each
-Shares = tuple[tuple[str, int, int], ...]
+_COLUMN, _ROW, _BUFFER = range(3)
 # loops, innermost first, log2 of the work items along each, and the steps of a work item
 _WorkGroup = list[tuple[Loop, int, int]]
-# Shares of work-groups between an image and a buffer, innermost work items first. The loop of the
-# smallest stride in the buffer runs along the columns of the image, along the rows, or is separate
-# from both (blocks of channels of NHWC). They were the best in sweeps on an NVIDIA H200.
+# Shares of work-groups between an image and a buffer, innermost work items first: the role of a
+# loop, log2 of the work items along it, the steps of each. The loop of the smallest stride in the
+# buffer runs along the columns of the image, along the rows, or is separate from both (blocks of
+# channels of NHWC). They were the best in sweeps on an NVIDIA H200.
 _IMAGES = ((_COLUMN, 4, 1), (_ROW, 4, 1))
-_PACK: Mapping[str, Shares] = {
-    "columns": ((_ROW, 1, 2), (_COLUMN, 6, 1)),
-    "rows": ((_COLUMN, 3, 2), (_ROW, 4, 1)),
-    "separate": ((_COLUMN, 1, 1), (_ROW, 1, 1), (_BUFFER, 5, 2)),
-}
-_UNPACK: Mapping[str, Shares] = {
-    "columns": ((_COLUMN, 6, 1), (_ROW, 2, 2)),
-    "rows": ((_ROW, 4, 1), (_COLUMN, 3, 2)),
-    "separate": ((_COLUMN, 1, 1), (_BUFFER, 5, 2), (_ROW, 2, 1)),
-}
+_PACK = (
+    ((_ROW, 1, 2), (_COLUMN, 6, 1)),
+    ((_COLUMN, 3, 2), (_ROW, 4, 1)),
+    ((_COLUMN, 1, 1), (_ROW, 1, 1), (_BUFFER, 5, 2)),
+)
+_UNPACK = (
+    ((_COLUMN, 6, 1), (_ROW, 2, 2)),
+    ((_ROW, 4, 1), (_COLUMN, 3, 2)),
+    ((_COLUMN, 1, 1), (_BUFFER, 5, 2), (_ROW, 2, 1)),
+)
 
 
 def try_lower(task: KernelTask) -> tuple[Launch, ...]:
@@ -96,9 +95,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         (lane.offsets[0] if src.mode == Mode.IMAGE else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    pattern = Pattern(
-        src, dst, body, 1 << sum(shift for _, shift, _ in group), task.conversion, lanes
-    )
+    items = 1 << sum(shift for _, shift, _ in group)
+    pattern = Pattern(src, dst, body, items, task.conversion, lanes)
     divisions = [
         divided(loop.extent, shift, steps, 1 if k else body.length)
         for k, (loop, shift, steps) in enumerate(group)
@@ -186,43 +184,27 @@ def _lines(nest: Nest, length: int, total: int, bits: int) -> list[int]:
 
 def _for_image(task: KernelTask) -> _WorkGroup:
     """Share the work items among the loops of a nest with at least one image."""
-    nest = task.nest
-    loops = list(reversed(nest.loops))
-    shares = _shares(loops, task.accesses)
-    total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
-    free = total
-    chosen: list[Loop] = []
-    shifts, steps = [], []
-    for loop, max_shift, count in shares:
-        if loop is None:
-            continue
-        shift = min(ceil_log2(loop.extent), max_shift, free)
-        free -= shift
-        chosen.append(loop)
-        shifts.append(shift)
-        steps.append(count if loop.extent >> shift >= count else 1)
-    filled = nest.filled([*chosen, *without(loops, chosen)])
-    shifts = share_out([loop.extent for loop in filled], total, shifts)
-    return list(zip(filled, shifts, [*steps, *(1 for _ in filled[len(steps) :])], strict=True))
-
-
-def _shares(
-    loops: list[Loop], accesses: tuple[Access, Access]
-) -> list[tuple[Loop | None, int, int]]:
-    """Return loops, log2 of the most work items along each, and the steps of a work item."""
-    modes = [access.mode for access in accesses]
-    image = int(modes[1] == Mode.IMAGE)
-    roles = {_COLUMN: _smallest(loops, image, 0), _ROW: _smallest(loops, image, 1)}
-    buffer = None
+    nest, modes = task.nest, [access.mode for access in task.accesses]
+    loops, image = list(reversed(nest.loops)), int(modes[1] == Mode.IMAGE)
+    roles = [_smallest(loops, image, 0), _smallest(loops, image, 1)]
+    shares: tuple[tuple[int, int, int], ...] = _IMAGES
     if modes[1 - image] not in {Mode.IMAGE, Mode.NONE}:
-        buffer = roles[_BUFFER] = _smallest(loops, 1 - image, 0)
-    shares: Shares = _IMAGES
-    if buffer is not None:
-        place = "separate"
-        if buffer is roles[_COLUMN] or buffer is roles[_ROW]:
-            place = "columns" if buffer is roles[_COLUMN] else "rows"
-        shares = (_PACK if image else _UNPACK)[place]
-    return [(roles[role], shift, steps) for role, shift, steps in shares]
+        roles.append(_smallest(loops, 1 - image, 0))
+        place = next(k for k, loop in enumerate(roles) if loop is roles[_BUFFER])
+        shares = shares if roles[_BUFFER] is None else (_UNPACK, _PACK)[image][place]
+    total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
+    group: _WorkGroup = []
+    for role, most, count in shares:
+        loop = roles[role]
+        if loop is not None:
+            free = total - sum(shift for _, shift, _ in group)
+            shift = min(ceil_log2(loop.extent), most, free)
+            group.append((loop, shift, count if loop.extent >> shift >= count else 1))
+    chosen = [loop for loop, _, _ in group]
+    filled = nest.filled(chosen + without(loops, chosen))
+    shifts = share_out([loop.extent for loop in filled], total, [shift for _, shift, _ in group])
+    steps = [count for _, _, count in group] + [1] * (len(filled) - len(group))
+    return list(zip(filled, shifts, steps, strict=True))
 
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
