@@ -147,6 +147,9 @@ u8 u8 2x101x37 abc acb
 u8 u8 3x37x21 aBc16b acb
 f16 f16 3x21x13 aBc8b acb
 u8 u8 32x37 AB16b16a ab
+u8 u8 37x70 BA16a64b4a ab
+f32 f32 3x37x20 aBc16b abc
+f32 s8 3x37x20 aBc16b abc
 """
 
 

@@ -298,6 +298,14 @@ u8 abcd acbd 4x9x4x37 RowCopy 256
 u4 abcd acbd 2x37x3x111 RowCopy 256
 u4->u8 abcd acbd 2x9x3x111 Staged 256
 f16->u4 abcd acbd 2x9x3x111 Direct 256
+f32 aBcd16b nchw 2x37x5x13 Staged 256
+u8 aBcd16b nchw 2x21x7x9 Staged 128
+s8 ABcd16a16b nchw 3x21x5x8 Staged 256
+f16 OIhw16i16o oihw 37x23x3x3 Staged 256
+s8->f32 aBcd16b nchw 2x21x5x12 Staged 64
+f32->s8 aBcd16b nchw 2x37x5x13 Staged 256
+s8 OIhw4i16o4i oihw 37x23x5x5 Staged 128
+f16 ABcd16a16b nhwc 4x40x7x7 Staged 256
 """
 
 

@@ -100,7 +100,8 @@ class Nest(NamedTuple):
     """A box on a device: its start in each operand, the lanes of a work item, its loops.
 
     The outermost loop comes first, until a family of kernels orders them. Its last operands are
-    indices, one for each of the `sizes`: an element holds data if each is below its size.
+    indices, one for each of the `sizes`: an element holds data if each is below its size. With
+    `is_limited`, dst has no others, and src may end before them; otherwise they are zeros in dst.
     """
 
     starts: tuple[Coords, ...]
@@ -108,11 +109,13 @@ class Nest(NamedTuple):
     loops: tuple[Loop, ...]
     indirect: tuple[IndirectLoop, ...] = ()
     sizes: tuple[int, ...] = ()
+    is_limited: bool = False
 
-    @property
-    def indices(self) -> range:
-        """The operands that are indices."""
-        return range(len(self.starts) - len(self.sizes), len(self.starts))
+    def bounds(self, operand: int) -> range:
+        """Return the indices that bound an access; what varies is read only where there is data."""
+        end, count = len(self.starts), len(self.sizes)
+        is_bound = self.is_limited if operand else end > 2 + count or not self.is_limited
+        return range(end - count if is_bound else end, end)
 
     @property
     def is_zero(self) -> bool:

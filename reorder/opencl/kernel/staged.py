@@ -53,6 +53,7 @@ from reorder.opencl.kernel.launch import (
     shared_lines,
     start_lines,
 )
+from reorder.opencl.kernel.placement import span_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -80,9 +81,10 @@ class Side(NamedTuple):
     In a buffer work items access vectors of `lanes` elements of `bits` along its run. The loops of
     `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
     `LANES`. With `is_whole`, each vector is inside as a whole, or not at all. With `is_shifted`,
-    runs start at any element, otherwise at multiples of a vector. With `align`, rows of dst end at
-    multiples of that many bytes. With `has_rows`, runs of dst follow each other along
-    `rest`: rows, whose length is a parameter.
+    runs start at any element, otherwise at multiples of a vector, or of one of its `parts`. With
+    `align`, rows of dst end at multiples of that many bytes. With `has_rows`, runs of dst follow
+    each other along `rest`: rows, whose length is a parameter. `spans` has, for each index of the
+    nest that bounds it, the elements of a run after which it grows by one; 0 if it does not.
 
     In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
     first. A loop may occur in it again.
@@ -97,6 +99,8 @@ class Side(NamedTuple):
     align: int = 0
     has_rows: bool = False
     order: tuple[tuple[int, int], ...] = ()
+    spans: tuple[int, ...] = ()
+    parts: int = 1
 
     @property
     def is_image(self) -> bool:
@@ -116,6 +120,13 @@ class Side(NamedTuple):
     def in_dst(self, offset: str) -> str:
         """Return the address of an element of dst, or of the byte that has it."""
         return address_of(f"(__global {integer_type(self.unit)} *)dst", offset, self.bits)
+
+    def loaded(self, address: str) -> str:
+        """Return the expression of a vector of src."""
+        pointer = f"(__global const {vector_type(self.nbytes // self.parts)} *)"
+        starts = (k * self.lanes // self.parts for k in range(self.parts))
+        loads = ", ".join(f"*{pointer}({address} + {start})" for start in starts)
+        return f"({vector_type(self.nbytes)})({loads})"
 
     def elements(self, nbytes: int) -> int:
         """Return how many elements take this many bytes."""
@@ -158,11 +169,9 @@ class Staged(Body):
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. Local memory has
     the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
-    within a vector of src; `same_in_rows` those of others that are the same in packed rows. One
-    that `is_gathered` has the order of src in local memory: vectors of dst are made of its
-    elements. `sizes` has, for each index of the nest, the elements of a run of src after which it
-    grows by one; 0 if all of a run have the same. Runs of 4 bits follow each other in dst along the
-    loops `joined`.
+    within a vector of src. One that `is_gathered` has the order of src in local memory: vectors of
+    dst are made of its elements. With `is_guarded`, only data is converted: the rest becomes zero,
+    or has no scale. Runs of 4 bits follow each other in dst along the loops `joined`.
     """
 
     extents: tuple[int, ...]
@@ -171,9 +180,8 @@ class Staged(Body):
     local: LocalLayout
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
-    same_in_rows: tuple[str, ...] = ()
     is_gathered: bool = False
-    sizes: tuple[int, ...] = ()
+    is_guarded: bool = False
     joined: tuple[int, ...] = ()
 
     def steps(self, loop: int) -> int:
@@ -252,21 +260,14 @@ class Staged(Body):
         rows = ["row", "inverse"] if self.dst.has_rows else []
         end = ["src_end"] if rows or not (self.src.is_whole or self.src.is_image) else []
         joined = ["joined"] if self.joined else []
-        return [*end, *rows, *joined, *(f"size{k}" for k in range(len(self.sizes)))]
+        sizes = (f"size{k}" for k, _ in enumerate(self.src.spans or self.dst.spans))
+        return [*end, *rows, *joined, *sizes]
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
-        """Return the loads and stores of vectors, and the store of an element in local memory."""
+        """Return the loads and stores of vectors."""
         src, dst = self.src, self.dst
         if max(src.bits, dst.bits) * self.packed_rows == WORD_BITS and src.bits < BYTE_BITS:
             yield from _TRANSPOSED
-        if not src.is_image and not dst.is_image:
-            nbytes = self.local.element
-            ctype = integer_type(nbytes)
-            put = f"((__local {ctype} *)tile)[at >> {floor_log2(nbytes)}] = value;"
-            if nbytes > WORD:
-                # at any word
-                put = f"tile[at >> 2] = (uint)value; tile[(at >> 2) + 1] = value >> {WORD_BITS};"
-            yield f"void put(__local uint *tile, int at, {ctype} value) {{ {put} }}"
         if src.is_shifted or dst.is_shifted or not (src.is_whole and dst.is_whole):
             yield from SHIFTS
         if not src.is_image and not src.is_whole:
@@ -421,9 +422,6 @@ class Staged(Body):
                 continue
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
             run = yield from self._below_sizes(pattern, side, s, inside)
-            if self.dst.has_rows and self.packed_rows == 1:
-                # there may be no padding at the end
-                run = f"(int)min((index_t){run}, p.src_end - at{s})"
             yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
             yield from self._load_rows(side, s)
             # all loads come first unless shifted vectors would fill the registers
@@ -438,7 +436,7 @@ class Staged(Body):
     ) -> Generator[str, None, str]:
         """Return how much of a run of a buffer holds data, and add conditions that it has some."""
         run = "src_run" if side is self.src else "dst_run"
-        for b, span in enumerate(self.sizes):
+        for b, span in enumerate(side.spans):
             name = f"index{b}_"
             at = [f"{_digit(k, s)} * {_stride(name, k)}" for k, _, _ in self.rest(side)]
             first = offset_at(name, indices_of(pattern))
@@ -469,17 +467,14 @@ class Staged(Body):
         by_name = {f"v{s}_{row}": self._row(s, row) for row in range(self.packed_rows)}
         if side.is_shifted:
             yield from self._load_shifted_rows(side, s, by_name)
-        elif side.is_whole:
-            for name, (first, count) in by_name.items():
-                address = address_of("src", first, side.bits)
+            return
+        for name, (first, count) in by_name.items():
+            at = address_of("src", first, side.bits)
+            if side.is_whole:
                 yield f"{vector} {name} = ({vector})(0);"
-                yield f"if (({count}) > 0) {name} = *(__global const {vector} *)({address});"
-        else:
-            for name, (first, count) in by_name.items():
-                at, near = (
-                    address_of("src", first, side.bits),
-                    f"{first} + {side.lanes} <= p.src_end",
-                )
+                yield f"if (({count}) > 0) {name} = {side.loaded(at)};"
+            else:
+                near = f"{first} + {side.lanes} <= p.src_end"
                 yield f"const {vector} {name} = load({at}, {count}, {near});"
 
     def _row(self, s: int, row: int) -> tuple[str, str]:
@@ -488,6 +483,9 @@ class Staged(Body):
         if self.packed_rows > 1:
             first += f" + {row} * p.src{self.innermost}" if row else ""
             count = f"{self._row_inside(s, row)} ? {count} : 0"
+        if (self.dst.has_rows and self.packed_rows == 1) or (self.dst.spans and not self.src.spans):
+            # padding is loaded, too, but there may be none at the end
+            count = f"(int)min((index_t)({count}), p.src_end - ({first}))"
         return first, count
 
     def _row_inside(self, s: int, row: int) -> str:
@@ -497,7 +495,7 @@ class Staged(Body):
         inside = f"i{k} + {digit} < p.valid{k}"
         if k == self.skewed:
             inside = f"{digit} >= top && {digit} < bottom"
-        sized = (b for b, span in enumerate(self.sizes) if not span)
+        sized = (b for b, span in enumerate(self.src.spans) if not span)
         below = (f"index{b}_{s} + {row} * p.index{b}_{k} < p.size{b}" for b in sized)
         return " && ".join([inside, *below])
 
@@ -565,20 +563,21 @@ class Staged(Body):
     def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
         """Return the stores of values, one of each lane, to the tile."""
         length, units = prod(map(self.steps, side.run)), self.packed_rows * self.local.element
+        ctype = integer_type(units * WORD // self.units_per_word)
         for j, value in enumerate(values):
             guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
-            address = self._along(side, s, j)
-            if self.packed_rows > 1:
-                ctype = integer_type(units * WORD // self.units_per_word)
-                at = f"((__local {ctype} *)tile)[({address}) >> {floor_log2(units)}]"
-                yield f"{guard}{at} = ({ctype})({value});"
-            else:
-                yield f"{guard}put(tile, {address}, {value});"
+            at = self._along(side, s, j)
+            put = f"((__local {ctype} *)tile)[({at}) >> {floor_log2(units)}] = ({ctype})({value});"
+            if ctype == integer_type(2 * WORD):
+                # at any word
+                words = enumerate((f"(uint){value}", f"{value} >> {WORD_BITS}"))
+                put = " ".join(f"tile[(({at}) >> 2) + {k}] = {word};" for k, word in words)
+            yield f"{guard}{{ {put} }}"
 
     def _convert(
         self, pattern: Pattern, conversion: KernelFormula, side: Side, s: int
     ) -> Iterator[str]:
-        """Return the conversion of a vector of each row; without data, elements stay zero."""
+        """Return the conversion of a vector of each row; in padding, elements stay zero."""
         names = [f"y{j}" for j in range(side.lanes)]
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
         shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
@@ -588,16 +587,9 @@ class Staged(Body):
             before = f" - {self.before}" if k == self.skewed else ""
             index[k] = f"(i{k} + {_digit(k, s)}{before})"
         index[first] = f"(i{first} + r{s})"
-        for role in self.same_in_rows:
-            # each lane has one for all rows
-            yield f"const index_t {role}_{s} = {offset_at(role, index.items())};"
-            for j in range(side.lanes):
-                read = conversion.operand_value(role, f"{role}_{s} + {j} * p.{role}{first}")
-                value = f"count{s} > {j} ? {read} : 0"
-                yield f"const {conversion.operand_type(role)} {role}_{s}_{j} = {value};"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
-            if self.packed_rows > 1:
+            if self.packed_rows > 1 and self.is_guarded:
                 is_inside.append(self._row_inside(s, row))
             yield f"if ({' && '.join(is_inside)}) {{"
             for role in conversion.varying:
@@ -605,16 +597,14 @@ class Staged(Body):
                 yield f"const index_t {role}_{s} = {offset_at(role, index.items(), *more)};"
             yield from shared_lines(conversion, self.uniform, s)
             for j, name in enumerate(names):
-
-                def at(role: str, j: int = j) -> str:
-                    return f"{role}_{s} + {j} * p.{role}{first}"
-
-                same = {role: f"{role}_{s}_{j}" for role in self.same_in_rows}
+                at = f"{{0}}_{s} + {j} * p.{{0}}{first}"
                 code = element_of(f"v{s}_{row}", j, side.bits, side.nbytes)
-                done = conversion.converted(f"({conversion.src_type})({code})", at, shared | same)
+                done = conversion.converted(f"({conversion.src_type})({code})", at.format, shared)
                 width = self.local.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
-                guard = "" if side.is_whole or not j else f"if (count{s} > {j}) "
+                guard = (
+                    f"if (count{s} > {j}) " if j and self.is_guarded and not side.is_whole else ""
+                )
                 yield f"{guard}{name} {'|=' if row else '='} {done}{place};"
             yield "}"
         ctype = integer_type(WORD if self.packed_rows > 1 else self.local.element)
@@ -634,9 +624,7 @@ class Staged(Body):
                 yield self._get_pixel(pattern, pattern.conversion)
                 yield "} }"
                 continue
-            run = "dst_run"
-            if self.src.is_image:
-                run = yield from self._below_sizes(pattern, side, 0, inside)
+            run = yield from self._below_sizes(pattern, side, 0, inside)
             place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
             if side.is_shifted:
                 yield from self._store_shifted(side, place, run, inside)
@@ -798,9 +786,9 @@ def _load_function(side: Side) -> Iterator[str]:
     how = "odd" if side.is_shifted else "near"
     yield f"{vector} load(__global const {unit} *from, int count, int {how}) {{"
     if not side.is_shifted:
-        yield f"    if (count >= {side.lanes}) return *(__global const {vector} *)from;"
+        yield f"    if (count >= {side.lanes}) return {side.loaded('from')};"
         masks = (f"bits(count * {side.bits} - {WORD_BITS * k})" for k in range(words))
-        whole = f"*(__global const {vector} *)from & ({vector})({', '.join(masks)})"
+        whole = f"{side.loaded('from')} & ({vector})({', '.join(masks)})"
         yield f"    if (near && count > 0) return {whole};"
     yield f"    {vector} v = ({vector})(0);"
     bits, is_odd = min(side.bits, WORD_BITS), side.is_shifted and side.bits < BYTE_BITS
@@ -881,8 +869,9 @@ def runs_of(
     *lower, top = (loops[k] for k in run)
     below = prod(loop.extent for loop in lower)
     counts = [below * (top.extent if operand else top.valid), prod(extents[k] for k in run)]
-    is_whole = not is_shifted and not any(count % lanes for count in counts)
-    return Side(run, rest, bits, lanes, is_whole, is_shifted)
+    spans = tuple(span_of([loops[k] for k in run], k) for k in nest.bounds(operand))
+    is_whole = not (is_shifted or nest.sizes or any(count % lanes for count in counts))
+    return Side(run, rest, bits, lanes, is_whole, is_shifted, spans=spans)
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ from reorder.opencl.kernel.launch import (
     floor_log2,
     lower_nest,
 )
-from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, span_of, without
+from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, without
 from reorder.opencl.kernel.staged import (
     LANES,
     LocalLayout,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _MIN_ROW = 96
 # Conversions: elements of the shortest run, bits of the longest vector, and its fewest elements
 _MIN_CONVERTED, _MAX_BITS, _MIN_VECTOR, _MAX_VECTOR = 8, 128, 8, 16
+# elements of the shortest vector that is narrowed; its words may be loaded one by one
+_MIN_LOADED = 4
 # bytes of the longest part that is contiguous in both src and dst
 _MAX_SHARED = 128
 
@@ -219,8 +221,9 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
         if dst.is_shifted and dst.run[0] == src.run[0]:
             return ()
         vectors = max(vectors, body.accesses(dst))
-        # an H200 is slower if moves take vectors to be whole
-        body = replace(body, src=src._replace(is_whole=False), dst=dst._replace(is_whole=False))
+        if bits[1] >= WORD_BITS:
+            # an H200 is slower if moves of words take vectors to be whole
+            body = replace(body, src=src._replace(is_whole=False), dst=dst._replace(is_whole=False))
     return _launched(
         task, nest, body, task.work_items(min(_shape(task)[3], 1 << ceil_log2(vectors)))
     )
@@ -259,20 +262,19 @@ def _staged(
         # bytes of dst have elements of several rows
         along = along[: along.index(first)]
     src = runs_of(nest, 0, along, extents, bits[0], _widest(bits))
+    if bits[0] > bits[1] and src.lanes < _MIN_LOADED:
+        lanes = min(_MIN_LOADED, VECTOR * BYTE_BITS // bits[0])
+        src = src._replace(lanes=lanes, parts=lanes // src.lanes, is_whole=False)
     dst = runs_of(nest, 1, chains[1].run, extents, bits[1])
-    run = [nest.loops[k] for k in src.run]
-    sizes = tuple(span_of(run, k) for k in nest.indices)
-    grow = (
-        nest.loops[first].stride(k) for span, k in zip(sizes, nest.indices, strict=True) if span
-    )
+    bounds = zip(src.spans, nest.bounds(0), strict=True)
+    grow = (nest.loops[first].stride(k) for span, k in bounds if span)
     if first not in src.run and any(grow):
         return None
     element = max(bits[1] // BYTE_BITS, 1)
     count = max(WORD * BYTE_BITS // bits[1], 1)
     shared = gcd(extents[first], count)
     packed = 1 if first in src.run or (shared < count and bits[1] >= BYTE_BITS) else shared
-    src = src._replace(is_whole=src.is_whole and not sizes)
-    body = Staged(tuple(extents), src, dst, LocalLayout(element), packed, sizes=sizes)
+    body = Staged(tuple(extents), src, dst, LocalLayout(element), packed)
     # fewer addresses are computed on the side where elements are at the same distances
     is_regular = body.is_regular(src) or dst.is_shifted or not body.is_regular(dst)
     if packed == 1 and not is_regular and min(bits) >= BYTE_BITS:
@@ -283,7 +285,7 @@ def _staged(
 def _extents(task: KernelTask, nest: Nest) -> tuple[tuple[Chain, Chain], list[int]] | None:
     """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
     loops, (limits, most, least, _) = nest.loops, _shape(task)
-    src, dst = chain_of(loops, 0, limits[0], nest.indices), chain_of(loops, 1, limits[1])
+    src, dst = (chain_of(loops, k, limits[k], nest.bounds(k)) for k in (0, 1))
     if src is None or dst is None:
         return None
     run = _uniform_run(loops, src, task.varying)
@@ -330,11 +332,12 @@ def _launched(
         return ()
     work_items = min(work_items, _GATHERING) if body.is_gathered else work_items
     if task.varying:
-        uniform = nest.loops[body.src.run[0]].uniform(task.varying)
-        same = nest.loops[body.dst.run[0]].uniform(task.varying) if body.packed_rows > 1 else ()
-        same = tuple(role for role in same if role not in uniform)
-        body = replace(body, uniform=uniform, same_in_rows=same)
+        body = replace(body, uniform=nest.loops[body.src.run[0]].uniform(task.varying))
     numbers = task.numbers
+    if task.converts:
+        is_full = all(loop.valid == loop.extent for loop in nest.loops)
+        is_padded = not is_full or (nest.sizes and not nest.is_limited)
+        body = replace(body, is_guarded=bool(is_padded or task.varying))
     if 0 < body.dst.bits < BYTE_BITS and body.dst.is_shifted:
         joined = _joined(nest, body)
         if joined is None:
@@ -401,7 +404,7 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     # the lanes come after the loops
     indices = ((at,) for at in nest.lanes[1].offsets[2:])
     every = (*loops, Loop(PIXEL_LANES, PIXEL_LANES, ((step,), (step,), *indices)))
-    run = chain_of(every, 1 - image, run_nbytes // access.nbytes, nest.indices)
+    run = chain_of(every, 1 - image, run_nbytes // access.nbytes, nest.bounds(1 - image))
     if run is None:
         return ()
     edges = (_edge(loops, image, coord, limit) for coord, limit in enumerate(_RECTANGLE))
@@ -418,11 +421,10 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     length = prod(steps[k] for k in side.run) * access.nbytes
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
-    buffer = side._replace(run=first, rest=rest, is_whole=side.is_whole and not nest.sizes)
+    buffer = side._replace(run=first, rest=rest)
     pixels = Side(order=_order(extents, rectangle))
     src, dst = (buffer, pixels) if image else (pixels, buffer)
-    sizes = tuple(span_of([every[k] for k in side.run], k) for k in nest.indices)
-    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes), sizes=sizes)
+    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes))
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
     nest = nest._replace(loops=tuple(loops))

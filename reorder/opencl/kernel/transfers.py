@@ -21,6 +21,7 @@ from reorder.opencl.kernel.launch import DeviceTraits, KernelTask, Launch
 from reorder.opencl.kernel.placement import ImageShape, Nest, place_box
 from reorder.opencl.kernel.sums import lower_sums
 from reorder.plan.boxes import whole_box
+from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.plan import plan_reorder
 from reorder.values.convert import without_quotient
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
     from reorder.values.binding import BoundAttr
@@ -192,17 +192,24 @@ def _whole(
         return ()
     box, sizes = whole
     if not is_padded:
-        strides = (((*node.strides[1::-1], *node.strides[2:]), node) for node in box.nodes)
-        nodes = tuple(node._replace(strides=of) for of, node in strides)
+        nodes = tuple(_swapped(node, () if has_image else sizes) for node in box.nodes)
         box = box._replace(offsets=(*box.offsets[1::-1], *box.offsets[2:]), nodes=nodes)
     nests = place_box(box, images)
     if nests is None or len(nests) > 1:
         return ()
-    nest, numbers = nests[0]._replace(sizes=sizes), {**task.numbers, "src_end": end}
-    task = task._replace(nest=nest, numbers=numbers)
+    nest = nests[0]._replace(sizes=sizes, is_limited=not is_padded)
+    task = task._replace(nest=nest, numbers={**task.numbers, "src_end": end})
     if has_image:
         return tile.try_lower_pixels(task)
-    return (tile.try_lower if is_padded else tile.try_lower_joined)(task)
+    return (() if is_padded else tile.try_lower_joined(task)) or tile.try_lower(task)
+
+
+def _swapped(node: Node, sizes: tuple[int, ...]) -> Node:
+    """Return a loop from the first operand to the second, of the steps below the sizes."""
+    steps = node.strides[len(node.strides) - len(sizes) :]
+    below = (-(-size // step) for size, step in zip(sizes, steps, strict=True) if step)
+    extent = min((node.extent, *below))
+    return Node(extent, extent, (*node.strides[1::-1], *node.strides[2:]))
 
 
 def _moved(box: Box, dst: OperandSpec, device: DeviceTraits) -> Iterator[Launch]:

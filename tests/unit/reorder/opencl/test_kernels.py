@@ -241,6 +241,12 @@ s8 s8 2047x1023x3x3 abcd ABcd4b16a4b
 f16 f16 8x100x13x13 abcd aBcd32b
 f32 s8 8x100x28x28 abcd aBcd16b
 f32 f16 1000x500 ab AB16b16a
+f32 f32 8x100x56x56 aBcd16b abcd
+s8 s8 20x72x56x56 ABcd16a16b abcd
+f32 f32 511x768x3x3 Abcd16a abcd
+s8 f32 8x72x56x56 aBcd16b abcd
+s8 s8 100x102x5x5 ABcd4b16a4b abcd
+f16 f16 4x168x56x56 ABcd16a16b acdb
 """
 
 
