@@ -311,8 +311,8 @@ class Operand:
             )
         return Memory(desc, data, zero_pad=False)
 
-    def raw_bytes(self) -> NDArray[np.uint8]:
-        """Return the bytes of a raw file from the offset to its end.
+    def raw_size(self) -> int:
+        """Return how many raw bytes follow the offset.
 
         A file of another kind is refused unless an offset says where in it the bytes are.
         """
@@ -324,16 +324,24 @@ class Operand:
             )
         with open_file(self.path) as file:
             nbytes = file.seek(0, os.SEEK_END)
-            if not 0 <= start <= nbytes:
-                raise MemdescError(
-                    f"--offset {start}: {self.text!r} has {nbytes} bytes, so no tensor can start "
-                    "there"
-                )
-            file.seek(start)
-            return np.fromfile(file, np.uint8, nbytes - start)
+        if not 0 <= start <= nbytes:
+            raise MemdescError(
+                f"--offset {start}: {self.text!r} has {nbytes} bytes, so no tensor can start there"
+            )
+        return nbytes - start
+
+    def raw_bytes(self) -> NDArray[np.uint8]:
+        """Return the raw bytes from the offset on."""
+        size = self.raw_size()
+        with open_file(self.path) as file:
+            file.seek(self.how.offset or 0)
+            data = np.fromfile(file, np.uint8, size)
+        if len(data) != size:
+            raise MemdescError(f"{self.text!r} became shorter while it was being read")
+        return data
 
     def _read_raw(self) -> Memory:
-        path, how, data = self.text, self.how, self.raw_bytes()
+        path, how, size = self.text, self.how, self.raw_size()
         if how.layout is None:
             raise MemdescError(
                 f"{path!r} holds raw bytes, which do not say what they are; give {how.flag} with a "
@@ -353,7 +361,7 @@ class Operand:
                 f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
             )
         # the last row may end with its pixels, or with the gap after them
-        needed, size = pitch * (rows - 1) + row, len(data)
+        needed = pitch * (rows - 1) + row
         if size not in {needed, pitch * rows}:
             rest = f"it is {'truncated' if size < needed else 'longer'}, or has "
             rest += "another type, other dims or another layout"
@@ -365,6 +373,7 @@ class Operand:
                 f"{path!r} has {size} bytes from byte {how.offset or 0} on, but {layout!r} takes "
                 f"{needed}{apart}; {rest}"
             )
+        data = self.raw_bytes()
         if pitch > row:
             padded = np.append(data[:needed], np.zeros(pitch - row, np.uint8))
             data = np.ascontiguousarray(padded.reshape(rows, pitch)[:, :row]).reshape(-1)
