@@ -57,8 +57,8 @@ _OPENMP = (
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
-    # whether the code of the pool is loaded, and the seconds of jobs that had to run without it
-    is_loaded, seconds = False, 0.0
+    # seconds of jobs that had to run without the pool
+    seconds = 0.0
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
@@ -85,12 +85,11 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 def is_due() -> bool:
     """Whether jobs use the pool now: it needs no compiler, or they have run long without it."""
     has_waited = _State.seconds >= _ALONE_SECONDS
-    return _State.is_loaded or has_waited or is_on_disk(share_job, _NAME)
+    return has_waited or bool(pool_words()[POOL.share_at]) or is_on_disk(share_job, _NAME)
 
 
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
-    _State.is_loaded = True
     if not pool_words()[POOL.share_at]:
         if settings.uses_openmp():
             _load_openmp()
