@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 from time import time_ns
 
@@ -10,6 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.record import record_desc
+from reorder.checkpoints.formats import entry
 from reorder.checkpoints.formats.entry import FileState, Tensor
 from tests.headers import safetensors_bytes
 from tests.writers import write_tensors
@@ -142,3 +144,16 @@ def test_a_young_file_that_is_replaced_has_changed(tmp_path: Path, *, is_young: 
     # the number of an older file may change by itself
     other.replace(path)
     assert state.is_at(path) != is_young
+
+
+def test_a_file_is_known_by_its_number_while_another_could_have_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAT gives the same time to all that is written within 2 s."""
+    path = tmp_path / "x"
+    path.write_bytes(b"x")
+    status = path.stat()
+    for age, number in ((1.9, status.st_ino), (2.1, 0)):
+        now = status.st_mtime_ns + int(age * 1e9)
+        monkeypatch.setattr(entry, "time_ns", partial(int, now))
+        assert FileState.at(path).inode == number

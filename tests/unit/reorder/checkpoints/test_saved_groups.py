@@ -201,3 +201,10 @@ def test_a_damaged_config_does_not_keep_tensors_from_being_read_as_they_are_stor
             load_all(tmp_path / "x.safetensors", kind)
     assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
     assert problem in refusal(tmp_path, "fc", "fp8_block")
+
+
+def test_a_weight_with_a_note_is_asked_for_again(tmp_path: Path) -> None:
+    reorder.save(tmp_path / "x.npz", {"w": reorder.quantize(np.ones((4, 8), np.float32), "s8")})
+    with reorder.open_checkpoint(tmp_path / "x.npz") as found:
+        for _ in range(2):
+            assert isinstance(found["w"].weight(), reorder.Quantized)
