@@ -40,8 +40,8 @@ from reorder.forks import at_fork
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # Where the code of the pool must be compiled, which takes most of a second, jobs run on the calling
-# thread until they have taken this long.
-_ALONE_SECONDS = 0.5
+# thread until they have taken this long: no longer, as later processes profit too.
+_ALONE_SECONDS = 0.02
 _NAME = "thread pool: job"
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 # How files of OpenMP runtimes are named among those that a process has mapped, and the functions
