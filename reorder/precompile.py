@@ -14,8 +14,8 @@ from memdesc.record import known_records, record_desc
 from memdesc.record.rows import read_name
 from reorder.cpu.decoding.jobs import decoder_at
 from reorder.cpu.decoding.pattern import DecodeKernel
+from reorder.cpu.host import this_machine
 from reorder.cpu.kernel_files import writable_folder
-from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.jit import compiled_kernels, interpreter_at
 from reorder.cpu.runtime.pool import compile_pool
@@ -123,8 +123,9 @@ def _moves() -> Iterator[Callable[[], object]]:
     yield compile_pool
     yield fast_call
     for bits, streams in product(_BITS, (False, True)):
-        for used in product((False, True), repeat=len(parts_for(bits))):
-            parts = tuple(compress(parts_for(bits), used))
+        possible = parts_for(bits, this_machine().instructions)
+        for used in product((False, True), repeat=len(possible)):
+            parts = tuple(compress(possible, used))
             is_whole = Part.TILES in parts or {Part.INTERLEAVED, Part.WIDE_TILES}.isdisjoint(parts)
             kernel = Kernel(bits, streams, parts)
             if is_whole and not (kernel.is_packed and streams):
@@ -158,7 +159,7 @@ def _compile_stages(plan: ReorderPlan) -> None:
 def _compile_places(types: StageTypes) -> None:
     """Compile a stage with all operations, also without non-temporal stores and prefetching."""
     streams, bits = {types.streams, False}, {types.prefetched_bits, 0}
-    for operation in operations_at(types):
+    for operation in operations_at(types, this_machine().instructions):
         for streamed, prefetched in product(streams, bits):
             code = types._replace(operation=operation, streams=streamed)
             stage_at(code._replace(prefetched_bits=prefetched))

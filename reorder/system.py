@@ -1,4 +1,4 @@
-"""What the operating system gives: functions of its C library, a folder for caches, and cores.
+"""What the system gives: its architecture, functions of its C library, a cache folder, and cores.
 
 The cores that this process may use follow from its affinity and the quota of its container;
 `reorder.assumed` may say another number.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,6 +20,16 @@ from reorder.assumed import assumed_machine
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _MEMBERSHIP, _ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
+
+
+def is_x86() -> bool:
+    """Whether the processor is a 64-bit x86."""
+    return platform.machine().lower() in {"x86_64", "amd64"}
+
+
+def is_arm() -> bool:
+    """Whether the processor is a 64-bit ARM."""
+    return platform.machine().lower() in {"aarch64", "arm64"}
 
 
 def system_function(name: str, *argtypes: Any) -> Any:

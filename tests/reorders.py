@@ -14,7 +14,8 @@ import reorder
 from memdesc import MemoryDesc
 from reorder import Attr
 from reorder.cpu import PreparedReorder
-from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.host import this_machine
+from reorder.cpu.machine import Machine
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.plan import Box, ReorderPlan
 from reorder.plan.nodes import NOWHERE

@@ -17,8 +17,8 @@ Import the package when it is needed: LLVM is only loaded to compile.
 """
 
 from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.host import count_threads
 from reorder.cpu.kernel_files import writable_folder as cache_folder
-from reorder.cpu.machine import count_threads
 from reorder.cpu.runtime.jit import compiled_kernels
 
 __all__ = ["PreparedReorder", "cache_folder", "compiled_kernels", "count_threads"]

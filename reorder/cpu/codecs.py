@@ -25,7 +25,9 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.target import LINE_BITS, has_bfloat, has_half, has_masks, is_arm
+from reorder.cpu.machine import LINE_BITS
+from reorder.cpu.target import has_bfloat, has_half, has_masks
+from reorder.system import is_arm
 from reorder.values.codecs import decode_exponent, decode_float, encode_exponent, encode_float
 from reorder.values.expressions import Expr, name
 from reorder.values.formats import (

@@ -8,14 +8,14 @@ import numpy as np
 
 from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.host import this_machine
+from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.cpu.runtime import pool
 from reorder.cpu.runtime.jit import interpreter_at
 from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.tables import Array, Words
-from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import ArrayView, BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
 from reorder.plan.plan import ReorderPlan, checked_plan, plan_reorder

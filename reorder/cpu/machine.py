@@ -1,28 +1,15 @@
-"""The machine that reorders are scheduled for: its cores, and how much its caches hold.
+"""The machine that reorders are scheduled for, as a value: schedules ask nothing else."""
 
-The limits of the caches are a model, a pure function of what the system lists, or of what
-`reorder.assumed` says.
-"""
-
-import os
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import cache
-
+from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.assumed import assumed_machine
-from reorder.cpu import settings
-from reorder.cpu.target import is_arm
-from reorder.system import StrPath, count_cores, read_text
+from reorder.system import is_arm
 
-# Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so little of
-# it is free for one process. On machines with 300 and 480 MiB, using three quarters of this cap
-# paid off.
-_MAX_CACHE_NBYTES = 88 << 20
-# With fewer bytes of src and dst per thread than this, non-temporal stores do not pay off;
-# measured.
-_LEAST_STREAMED_NBYTES = 8 << 20
-
+# The cache line of all current processors with these vector instructions except Apple's: theirs has
+# 128 bytes, and alignment to 64 bytes is correct there too.
+LINE_BITS = 512
+LINE_NBYTES = LINE_BITS // BYTE_BITS
+# Distance between words that different threads write: on ARM the cache line of Apple's processors.
+SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 # The page of virtual memory: x86 prefetchers stop at its end.
 PAGE_NBYTES = 4096
 # Lines that a set of the first-level cache holds: 8 to 12 on x86, with equal results for strides
@@ -30,15 +17,22 @@ PAGE_NBYTES = 4096
 CACHE_WAYS = 8
 # How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
 PREFETCHED_PAGES = 32
-# Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware
-# may lack cache tables, and on macOS. The size assumed on ARM is that of the L2 of Apple's
-# processors; servers have more.
-_UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
-
+# With fewer bytes of src and dst per thread than this, non-temporal stores do not pay off;
+# measured.
+LEAST_STREAMED_NBYTES = 8 << 20
 # Private cache of a core if the system reports none: the smallest among servers since 2017.
 OWN_CACHE_NBYTES = 1 << 20
 
-_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+
+class Instructions(NamedTuple):
+    """Which of the instructions that schedules ask for a processor has."""
+
+    # loads and stores of some elements of a vector, of any width: AVX-512BW
+    masks: bool = False
+    # permutations of the bytes of a cache line: AVX-512 VBMI
+    permutes_lines: bool = False
+    # fused multiply-add
+    fma: bool = False
 
 
 class Machine(NamedTuple):
@@ -51,12 +45,14 @@ class Machine(NamedTuple):
     # bytes of the largest cache that is private to a core
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # with at least this many bytes of src and dst per thread, non-temporal stores write whole lines
-    streamed_nbytes: int = _LEAST_STREAMED_NBYTES
+    streamed_nbytes: int = LEAST_STREAMED_NBYTES
     # every thread must write at least this many bytes: moving them costs as much as waking it
     min_thread_nbytes: int = 1 << 16
     # with at least this many bytes of dst, transpositions write whole lines wherever dst starts;
     # smaller ones gain less than the boxes at both ends of rotated rows cost
     filled_nbytes: int = 1 << 16
+    # of the processor that kernels are compiled for; by default those that all have
+    instructions: Instructions = Instructions()
 
     def exceeds_cache(self, nbytes: int) -> bool:
         """Whether src and dst exceed three quarters of the caches: other code needs the rest."""
@@ -73,99 +69,3 @@ class Machine(NamedTuple):
     def exceeds_own_cache(self, nbytes: int) -> bool:
         """Whether src and dst exceed the private cache of a core: shared caches are far slower."""
         return nbytes > self.own_cache_nbytes
-
-
-def this_machine() -> Machine:
-    """Return the machine that this process runs on, or is to assume."""
-    return _machine_with(count_threads(), assumed_machine().caches)
-
-
-@cache
-def _machine_with(threads: int, assumed: tuple[int, int, int] | None) -> Machine:
-    if assumed is None:
-        caches = read_caches(_CACHES)
-    else:
-        # two of each core, and one for all cores
-        shared = zip(assumed, (1, 1, count_cores()), strict=True)
-        caches = [Cache(nbytes, cores) for nbytes, cores in shared if nbytes]
-    own = own_cache(caches) or OWN_CACHE_NBYTES
-    limit = cache_limit(caches, _UNKNOWN_CACHE_NBYTES)
-    return Machine(threads, limit, own, streamed_part(caches))
-
-
-def count_threads() -> int:
-    """Return how many threads a reorder may use: the user's limit, and the cores allowed."""
-    cores, limit = count_cores(), settings.thread_limit()
-    return max(1, cores if limit is None else min(cores, limit))
-
-
-class Cache(NamedTuple):
-    """A cache of data, and how many cores share it."""
-
-    nbytes: int
-    cores: int
-
-
-def cache_limit(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> int:
-    """Return how many bytes of src and dst all caches hold.
-
-    If the system lists none, the largest is assumed to have `unknown` bytes.
-    The model: a reorder gets the largest cache, up to a measured bound, less an eighth for stacks,
-    code and tables.
-
-    >>> cache_limit([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
-    80740352
-    >>> cache_limit([Cache(32 << 10, 1), Cache(256 << 10, 1), Cache(1 << 20, 4)])
-    917504
-    """
-    largest = max((cache.nbytes for cache in caches), default=unknown)
-    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8
-
-
-def streamed_part(caches: Sequence[Cache]) -> int:
-    """Return how many bytes of src and dst per thread make non-temporal stores pay off.
-
-    The model: a thread gets no more of the caches than its core's share, and other code uses half
-    of that. The lower bound is measured.
-
-    >>> streamed_part([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
-    10903552
-    >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
-    8388608
-    """
-    share = sum(cache.nbytes // cache.cores for cache in caches)
-    return max(share // 2, _LEAST_STREAMED_NBYTES)
-
-
-def own_cache(caches: Sequence[Cache]) -> int:
-    """Return the size of the largest cache private to a core or to its two hardware threads.
-
-    A third one is shared, though a virtual machine may list few cores for it.
-
-    >>> own_cache([Cache(48 << 10, 1), Cache(2 << 20, 2), Cache(300 << 20, 16)])
-    1048576
-    >>> own_cache([Cache(32 << 10, 1), Cache(1 << 20, 1), Cache(32 << 20, 2)])
-    1048576
-    """
-    private = [cache.nbytes // cache.cores for cache in sorted(caches)[:2] if cache.cores <= 2]  # noqa: PLR2004 - hardware threads of a core
-    return max(private, default=0)
-
-
-def read_caches(folder: StrPath) -> list[Cache]:
-    """Return the data caches that Linux lists for a core, except unreadable ones."""
-    caches: list[Cache] = []
-    names: list[str] = []
-    with suppress(OSError):
-        names = sorted(name for name in os.listdir(folder) if name.startswith("index"))
-    for index in names:
-        with suppress(OSError, ValueError):
-            kind, size, shared = (
-                read_text(f"{folder}/{index}/{name}").strip()
-                for name in ("type", "size", "shared_cpu_list")
-            )
-            spans = [span.partition("-") for span in shared.split(",")]
-            cores = sum(int(last or first) - int(first) + 1 for first, _, last in spans)
-            nbytes = int(size.removesuffix("K")) << 10
-            if kind != "Instruction" and nbytes > 0 and cores > 0:
-                caches.append(Cache(nbytes, cores))
-    return caches

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reorder.cpu.target import SHARED_NBYTES
+from reorder.cpu.machine import SHARED_NBYTES
 
 # An array of numbers, and one of a table's words; `numpy.typing` would have to be loaded for these.
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -1,8 +1,8 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
-Only this module asks which instructions it has. Thresholds that follow from them are here too, with
-their reasons. LLVM knows the processor. It is asked once for each processor that a folder of
-kernels meets, because loading LLVM takes longer than everything else that a first reorder does.
+Only this module asks which instructions it has; schedules get them as a value. LLVM knows the
+processor. It is asked once for each processor that a folder of kernels meets, because loading LLVM
+takes longer than everything else that a first reorder does.
 """
 
 import os
@@ -11,33 +11,14 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
 
-from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import MemdescError
 from memdesc.tuples import NamedTuple
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
 from reorder.cpu import kernel_files, settings
+from reorder.cpu.machine import LINE_BITS, Instructions
 from reorder.forks import importing
 from reorder.stack import uninterrupted
-from reorder.system import read_text
-
-# The cache line of all current processors with these vector instructions except Apple's: theirs has
-# 128 bytes, and alignment to 64 bytes is correct there too.
-LINE_BITS = 512
-LINE_NBYTES = LINE_BITS // BYTE_BITS
-
-
-def is_x86() -> bool:
-    """Whether the processor is a 64-bit x86."""
-    return platform.machine().lower() in {"x86_64", "amd64"}
-
-
-def is_arm() -> bool:
-    """Whether the processor is a 64-bit ARM."""
-    return platform.machine().lower() in {"aarch64", "arm64"}
-
-
-# Distance between words that different threads write: on ARM the cache line of Apple's processors.
-SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
+from reorder.system import is_arm, is_x86, read_text
 
 
 @cache
@@ -48,15 +29,17 @@ def register_bits() -> int:
     return 256 if has_feature("avx2") else 128
 
 
+@cache
+def instructions() -> Instructions:
+    """Return which of the instructions that schedules ask for kernels may use."""
+    masks = register_bits() == LINE_BITS
+    has_fma = is_arm() or has_feature("fma")
+    return Instructions(masks, masks and has_feature("avx512vbmi"), has_fma)
+
+
 def has_masks() -> bool:
     """Whether masked loads and stores of elements of any width exist: AVX-512BW."""
-    return register_bits() == LINE_BITS
-
-
-@cache
-def permutes_lines() -> bool:
-    """Whether one instruction permutes the bytes of a cache line: AVX-512 VBMI."""
-    return has_masks() and has_feature("avx512vbmi")
+    return instructions().masks
 
 
 class Processor(NamedTuple):
@@ -166,11 +149,6 @@ if assumed_machine().cpu is not None:
 def has_feature(name: str) -> bool:
     """Whether kernels may use an instruction set, by LLVM's name."""
     return f"+{name}" in processor().features.split(",")
-
-
-def has_fma() -> bool:
-    """Whether there is a fused multiply-add."""
-    return is_arm() or has_feature("fma")
 
 
 def has_half() -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import reorder
 from reorder.bench.cases import Case
 from reorder.bench.peers import memcpy
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.machine import LINE_NBYTES
 from tests.benchmarks.report import geometric_mean, percentile
 from tests.benchmarks.turns import CASES, in_turns, listed_cases, source_of, timer, zeros_at
 

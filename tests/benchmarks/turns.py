@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import reorder
 from reorder.bench.cases import Case
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.machine import LINE_NBYTES
 from tests.benchmarks.cases import read_cases
 
 CASES = sorted(Path(__file__).parent.glob("*.txt"))

@@ -6,13 +6,13 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead, PlacedPattern
-from reorder.cpu.machine import Machine, this_machine
+from reorder.cpu.host import this_machine
+from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.cpu.runtime.jit import compiled_interpreter
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.pool_block import make_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.tables import Array
-from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 

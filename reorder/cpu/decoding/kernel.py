@@ -24,7 +24,8 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
 from reorder.cpu.llvm.emit import BYTE, Number, Type, Value, load_fields, loop, new_constant, where
 from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import has_feature, has_masks, is_x86
+from reorder.cpu.target import has_feature, has_masks
+from reorder.system import is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.machine import LINE_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,8 +31,9 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.select import JOINED
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks
+from reorder.cpu.target import has_masks
 
 # The bytes of the longest mask.
 _MASK_NBYTES = 256

@@ -27,8 +27,9 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import pick
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
+from reorder.cpu.target import register_bits
 
 _NIBBLE_BITS, _NIBBLE = 4, 15
 

@@ -5,7 +5,7 @@ from llvmlite import ir
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.llvm.emit import I64, Builder, Number, Value, call, int64_pointer, stack_space
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import is_arm, is_x86
+from reorder.system import is_arm, is_x86
 
 _PAUSE = "llvm.x86.sse2.pause"
 # The operand of ARM's `isb`: the whole system, the only one there is.

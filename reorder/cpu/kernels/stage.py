@@ -28,6 +28,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.operands import MIN_GROUP
 from reorder.cpu.schedule.post_ops import MAKES_NAN, has_small_steps
 from reorder.cpu.schedule.select import Kernel
@@ -39,7 +40,7 @@ from reorder.cpu.schedule.tile_program import (
     StageTypes,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, register_bits
+from reorder.cpu.target import has_masks, register_bits
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:

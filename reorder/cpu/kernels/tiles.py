@@ -22,6 +22,7 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
+from reorder.cpu.machine import SHARED_NBYTES
 from reorder.cpu.schedule.tile_program import (
     LOCKS_AT,
     NO_OPERAND,
@@ -37,7 +38,6 @@ from reorder.cpu.schedule.tile_program import (
     TileStep,
 )
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import SHARED_NBYTES
 from reorder.plan.nodes import SRC
 
 # Fibonacci hashing: the odd number closest to 2**64 divided by the golden ratio, as a signed

@@ -36,16 +36,13 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.program import KernelLoop
 from reorder.cpu.schedule.select import MAX_INTERLEAVED, TILE_REGISTERS, Part
 from reorder.cpu.tables import WORD_NBYTES
-from reorder.cpu.target import (
-    LINE_BITS,
-    LINE_NBYTES,
-    is_x86,
-    register_bits,
-)
+from reorder.cpu.target import register_bits
 from reorder.plan.nodes import NOWHERE
+from reorder.system import is_x86
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.

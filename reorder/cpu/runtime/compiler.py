@@ -14,8 +14,9 @@ from llvmlite import binding, ir
 from memdesc.errors import MemdescError
 from reorder.cpu.llvm.emit import I64, Builder, Number, Value
 from reorder.cpu.runtime.machine_code import RUNS_IMAGES
-from reorder.cpu.target import is_x86, processor
+from reorder.cpu.target import processor
 from reorder.forks import at_fork
+from reorder.system import is_x86
 
 try:
     _llvm_lock: Any = binding.ffi.lib._lock._lock  # noqa: SLF001 - see above

@@ -16,12 +16,12 @@ import sys
 import numpy as np
 
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_NBYTES
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
 from reorder.cpu.runtime.jit import compiled_at, is_on_disk
 from reorder.cpu.runtime.pool_block import INT_MASK, JOB, POOL, FastCall, function_at
 from reorder.cpu.runtime.worker import is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
-from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
 from reorder.memory.dlpack import CPU_DEVICE, IS_COPIED, READ_ONLY, dlpack_dtype, exporter_at
 

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from memdesc.errors import MemdescError
-from reorder.cpu.target import is_x86
-from reorder.system import system_function
+from reorder.system import is_x86, system_function
 
 # Whether code is compiled so that it is an image.
 RUNS_IMAGES = is_x86() and sys.platform == "linux"

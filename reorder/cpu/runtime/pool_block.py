@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import SHARED_NBYTES
 from reorder.cpu.runtime.intrinsics import store_shared
 from reorder.cpu.runtime.jit import c_function
 from reorder.cpu.schedule.partition import Partition
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_in_lines, fields_of, nbytes_in_lines
-from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.system import system_function
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from reorder.cpu.machine import SHARED_NBYTES
 from reorder.cpu.runtime.jit import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.pool_block import POOL, pool_words
 from reorder.cpu.schedule.batches import Batch
@@ -25,7 +26,6 @@ from reorder.cpu.schedule.tile_program import (
     StageTypes,
 )
 from reorder.cpu.tables import Words
-from reorder.cpu.target import SHARED_NBYTES
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 

@@ -3,6 +3,7 @@
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.machine import LINE_BITS
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import (
     RUN,
@@ -12,7 +13,6 @@ from reorder.cpu.schedule.select import (
     select_kernel,
     width_of,
 )
-from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan
 

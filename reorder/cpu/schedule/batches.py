@@ -124,7 +124,7 @@ class BatchBuilder:
         if box.indirect:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
-        boxes = permuted_boxes(box, bits)
+        boxes = permuted_boxes(box, bits, self.machine.instructions)
         if not boxes and self.streams:
             boxes = join_runs(box, bits)
         if not boxes and (self.streams or self.fills_lines):
@@ -151,7 +151,9 @@ class BatchBuilder:
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
         is_large = bits > BYTE_BITS and self.nbytes > self.threads * _NEAR_NBYTES
-        program, workloads, parts = encode(boxes, src_end, place, is_large=is_large)
+        program, workloads, parts = encode(
+            boxes, src_end, self.machine.instructions, place, is_large=is_large
+        )
         nbytes = sum(scheduled.written_nbytes() for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         threads = 1 if kernel.is_packed else self.threads

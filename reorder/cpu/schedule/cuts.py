@@ -13,7 +13,14 @@ from functools import partial
 from math import gcd, inf, prod
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import CACHE_WAYS, PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.machine import (
+    CACHE_WAYS,
+    LINE_BITS,
+    LINE_NBYTES,
+    PAGE_NBYTES,
+    PREFETCHED_PAGES,
+    Instructions,
+)
 from reorder.cpu.schedule.loops import count_contiguous, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
@@ -25,7 +32,6 @@ from reorder.cpu.schedule.select import (
     select_kernel,
     select_permuted,
 )
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved, split_node
 
@@ -150,9 +156,12 @@ def find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def permuted_boxes(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
-    """Schedule a box as permuted elements, cut to what a call moves; empty for other boxes."""
-    scheduled = select_permuted(box, bits)
+def permuted_boxes(box: Box, bits: int, instructions: Instructions) -> tuple[ScheduledBox, ...]:
+    """Schedule a box as permuted elements, cut to what a call moves.
+
+    Returns nothing for other boxes, and if the processor cannot permute the bytes of a line.
+    """
+    scheduled = select_permuted(box, bits) if instructions.permutes_lines else None
     if not scheduled:
         return ()
     cut = find_cut(scheduled)

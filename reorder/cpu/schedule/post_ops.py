@@ -6,10 +6,10 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import Instructions
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
-from reorder.cpu.target import has_fma
 from reorder.values.binding import BETA
 from reorder.values.formats import (
     FORMATS,
@@ -93,7 +93,7 @@ def inverse_parts(divisors: Array) -> tuple[Array, Array]:
     return inverses, residues.astype(np.float32)
 
 
-def operations_at(types: StageTypes) -> set[Operation]:
+def operations_at(types: StageTypes, instructions: Instructions) -> set[Operation]:
     """Return the operations that may take the place of a stage's operation, which is one of them.
 
     Between others, and next to 4-bit integers, an operation has the working type on both sides.
@@ -102,7 +102,7 @@ def operations_at(types: StageTypes) -> set[Operation]:
         return {Operation.CONVERT}
     dst, work = types.dst, types.work
     operations = {Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ACCUMULATE}
-    if has_fma() and work == "f32" and rounding_bits(dst) is not None:
+    if instructions.fma and work == "f32" and rounding_bits(dst) is not None:
         operations.add(Operation.NARROW_QUOTIENT)
     if largest_number(dst) is not None or dst == work:
         operations.add(Operation.CLAMP)
@@ -167,6 +167,7 @@ class KernelConfig:
     def __init__(self, builder: BatchBuilder) -> None:
         plan, self._builder = builder.plan, builder
         self.src, self.dst, self.bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
+        self.instructions = builder.machine.instructions
         # how many elements of src and of dst may be read
         self.ends = plan.src.layout.last + 1, plan.dst.layout.last + 1
         # whether src and dst together exceed the caches, so that dst is written by non-temporal
@@ -256,7 +257,7 @@ class KernelConfig:
         if operation is Operation.DIVIDE:
             if has_exact_inverses(values):
                 operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
-            elif has_fma() and has_quotient(values, work, stage.dst):
+            elif self.instructions.fma and has_quotient(values, work, stage.dst):
                 operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
         return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
 

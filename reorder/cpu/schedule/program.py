@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
 from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
@@ -34,7 +35,6 @@ from reorder.cpu.schedule.select import (
     width_of,
 )
 from reorder.cpu.tables import Words, fields_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, IndirectLoop, Node
 
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
@@ -120,12 +120,18 @@ class KernelLoop(NamedTuple):
 
 
 def encode(
-    boxes: Iterable[ScheduledBox], src_end: int, place: int = 0, *, is_large: bool = False
+    boxes: Iterable[ScheduledBox],
+    src_end: int,
+    instructions: Instructions,
+    place: int = 0,
+    *,
+    is_large: bool = False,
 ) -> tuple[Words, list[Workload], tuple[Part, ...]]:
     """Encode boxes; return the program, how it can be cut, and the parts of a kernel that it needs.
 
     Bytes of src from `src_end` on must not be read. The offsets of the boxes in dst count from the
-    start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`.
+    start of a cache line, `place` bytes before dst. For `is_large` see `prefetches_dst`; the parts
+    are those for a processor with `instructions`.
     """
     program: list[int] = []
     workloads = []
@@ -145,7 +151,7 @@ def encode(
             ahead = scheduled.prefetches_dst(is_large=is_large)
             head, words = _encode_transpose(scheduled, kernel_loop, prefetches_dst=ahead)
             program += *head, *words
-            parts |= _parts_of(scheduled, head)
+            parts |= _parts_of(scheduled, head, instructions)
             grain = max(_GRAIN_COLUMNS, _GRAIN_NBYTES // scheduled.width)
             group = scheduled.columns
         else:
@@ -187,7 +193,9 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     return [*head, *src_table, *dst_table]
 
 
-def _parts_of(scheduled: ScheduledBox, head: TransposeHead) -> set[Part]:
+def _parts_of(
+    scheduled: ScheduledBox, head: TransposeHead, instructions: Instructions
+) -> set[Part]:
     """Return the parts of a kernel that a transposition needs."""
     if scheduled.permutation:
         return {Part.PERMUTED}
@@ -196,7 +204,7 @@ def _parts_of(scheduled: ScheduledBox, head: TransposeHead) -> set[Part]:
         parts.add(Part.INTERLEAVED)
     if head.rows_collide:
         parts.add(Part.WIDE_TILES)
-    return parts.intersection(parts_for(scheduled.bits))
+    return parts.intersection(parts_for(scheduled.bits, instructions))
 
 
 def _encode_transpose(

@@ -24,6 +24,7 @@ from math import gcd
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.cuts import (
     cut_to_fit,
     most_steps,
@@ -42,7 +43,6 @@ from reorder.cpu.schedule.select import (
     select_kernel,
     width_of,
 )
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved, zeros_of
 

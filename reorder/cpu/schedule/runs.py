@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.machine import LINE_NBYTES
 from reorder.cpu.schedule.cuts import RUN_NBYTES, cut_to_fit, runs_in_turn
 from reorder.cpu.schedule.loops import contiguous_loops, size_of
 from reorder.cpu.schedule.select import (
@@ -28,7 +29,6 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     select_kernel,
 )
-from reorder.cpu.target import LINE_NBYTES
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import moved
 

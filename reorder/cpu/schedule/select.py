@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
@@ -253,11 +253,10 @@ def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
 
     On one side a row of elements, up to a line, has the first parts of all, then their second
     parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps; or each element has
-    parts along two dims, as `ABcd8a16b2a` beside that. Returns None for other boxes, and if the
-    processor cannot permute the bytes of a line.
+    parts along two dims, as `ABcd8a16b2a` beside that. Returns None for other boxes.
     """
     is_whole = all(node.valid == node.extent for node in box.nodes)
-    if bits not in PART_BITS or not is_whole or box.indirect or not permutes_lines():
+    if bits not in PART_BITS or not is_whole or box.indirect:
         return None
     width = width_of(bits)
     if box.offsets[1] % width:
@@ -402,11 +401,11 @@ class Kernel(NamedTuple):
         return ", ".join([f"{self.bits}-bit elements", *streams, *self.parts])
 
 
-def parts_for(bits: int) -> tuple[Part, ...]:
-    """Return the parts that code for elements of a width may have on this processor."""
+def parts_for(bits: int, instructions: Instructions) -> tuple[Part, ...]:
+    """Return the parts that code for elements of a width may have on a processor."""
     is_whole = bits >= BYTE_BITS
-    lacks_registers = LINE_BITS // bits > TILE_REGISTERS and has_masks()
-    is_permuted = bits in PERMUTED_BITS and permutes_lines()
+    lacks_registers = LINE_BITS // bits > TILE_REGISTERS and instructions.masks
+    is_permuted = bits in PERMUTED_BITS and instructions.permutes_lines
     has_part = True, True, is_whole, is_whole and lacks_registers, is_permuted
     return tuple(compress(Part, has_part))
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_NBYTES, SHARED_NBYTES
 from reorder.cpu.schedule.program import LoopHead
-from reorder.cpu.target import LINE_NBYTES, SHARED_NBYTES
 from reorder.plan.nodes import Node
 
 # Lanes of the vectors of masked loads and stores: if the processor has these, a row of fewer

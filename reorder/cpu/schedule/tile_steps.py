@@ -15,6 +15,7 @@ import numpy as np
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.operands import (
     Rows,
@@ -39,7 +40,6 @@ from reorder.cpu.schedule.tile_program import (
     encode_tile,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import simplify
 
@@ -248,9 +248,10 @@ class _StepWriter:
         )
         (box,) = simplify((Box((0, 0), inner),))
         box, bits = pack_for_kernels(box, src.bits)
-        boxes = permuted_boxes(box, bits) or tile_boxes((box,), bits)
+        instructions = self.config.instructions
+        boxes = permuted_boxes(box, bits, instructions) or tile_boxes((box,), bits)
         end = self.config.ends[src.base] * src.bits if src.base <= Base.DST else SLOT_BITS
-        program, workloads, parts = encode(boxes, end // BYTE_BITS)
+        program, workloads, parts = encode(boxes, end // BYTE_BITS, instructions)
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1

@@ -19,9 +19,9 @@ from math import prod
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows, tile_rows
-from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
 

@@ -41,7 +41,7 @@ writing.fcntl = None
 _USE = """
 import numpy as np, reorder, reorder.cli, tempfile
 from reorder.system import count_cores
-from reorder.cpu.machine import this_machine
+from reorder.cpu.host import this_machine
 from tests import installed
 
 assert count_cores() == os.cpu_count()

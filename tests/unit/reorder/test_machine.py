@@ -15,7 +15,7 @@ from tests.programs import run_python
 _FACTS = """
 import json
 from reorder.system import count_cores
-from reorder.cpu.machine import this_machine
+from reorder.cpu.host import this_machine
 from reorder.cpu.target import processor, register_bits
 
 machine = this_machine()

@@ -14,10 +14,13 @@ from memdesc import memory_desc
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.tile_program import StageTypes
+from reorder.cpu.target import instructions
 from reorder.plan.plan import ReorderPlan
 from tests.programs import run_python
 
 # Random reorders, conversions and records; each kernel that is compiled is a line of the log.
+_MACHINE = Machine(1, 0, instructions=instructions())
+
 _LATER = """
 import logging
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
@@ -89,14 +92,14 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[StageTypes]:
 
     for module in (reorder.precompile, reorder.cpu.runtime.stages):
         monkeypatch.setattr(module, "stage_at", at)
-    monkeypatch.setattr(reorder.precompile, "this_machine", lambda: Machine(1, 0))
+    monkeypatch.setattr(reorder.precompile, "this_machine", lambda: _MACHINE)
     return stages
 
 
 def _schedule(plan: ReorderPlan) -> None:
     """Schedule a plan for caches of all kinds, which asks for its stages."""
     for caches in product((0, 1 << 40), repeat=2):
-        machine = Machine(1, caches[0], streamed_nbytes=caches[1])
+        machine = _MACHINE._replace(cache_nbytes=caches[0], streamed_nbytes=caches[1])
         PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - without compiling
 
 

@@ -6,7 +6,7 @@ import pytest
 from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.machine import this_machine
+from reorder.cpu.host import this_machine
 from reorder.reference import execute_reference
 
 

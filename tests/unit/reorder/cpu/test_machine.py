@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.cpu.machine import Cache, cache_limit, own_cache, read_caches, streamed_part
+from reorder.cpu.host import Cache, cache_limit, own_cache, read_caches, streamed_part
 
 _CACHES = st.lists(st.builds(Cache, st.integers(1 << 12, 1 << 30), st.integers(1, 64)), min_size=1)
 

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from memdesc import MemoryDesc, memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.machine import Machine
+from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.cpu.runtime.fast_call import fast_call
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import instructions
 from reorder.reference import execute_reference
 from reorder.values.formats import INTEGERS
 from tests.guarded import POISON, Guarded
 from tests.reorders import random_bytes
 
 # a machine that writes whole lines of every reorder: by non-temporal stores, or into its caches
-_SMALL = Machine(2, -1, streamed_nbytes=-1, min_thread_nbytes=1, filled_nbytes=0)
-_LARGE = Machine(2, 1 << 30, min_thread_nbytes=1, filled_nbytes=0)
+_HERE = Machine(2, 1 << 30, instructions=instructions())
+_LARGE = _HERE._replace(min_thread_nbytes=1, filled_nbytes=0)
+_SMALL = _LARGE._replace(cache_nbytes=-1, streamed_nbytes=-1)
 
 _MAX_NBYTES = 1 << 22
 _KINDS = ("f32", "bf16", "s8", "f64", "u4")
@@ -270,7 +271,7 @@ def test_calls_schedule_only_for_the_places_of_their_dst() -> None:
     plan = plan_reorder(*_cases("f32", (64, 48), "ab", "ba"))
     x, buffer = np.ones((64, 48), np.float32), np.zeros(64 * 48 + 64, np.float32)
     start = -buffer.ctypes.data % LINE_NBYTES // 4
-    for machine, places in ((_LARGE, {16, 32}), (Machine(1, 1 << 30), {0})):
+    for machine, places in ((_LARGE, {16, 32}), (_HERE, {0})):
         run = PreparedReorder(plan, 1, machine)
         for place in (16, 32):
             first = start + place // 4

@@ -8,15 +8,17 @@ from llvmlite import binding
 
 from reorder.assumed import PROCESSORS, VARIABLE
 from reorder.cpu import target
+from reorder.system import is_arm
 
 
 @pytest.fixture(autouse=True)
 def _asked_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(VARIABLE, raising=False)
-    for fact in (target.processor, target.has_feature, target.register_bits):
+    facts = target.processor, target.has_feature, target.register_bits, target.instructions
+    for fact in facts:
         fact.cache_clear()
     yield
-    for fact in (target.processor, target.has_feature, target.register_bits):
+    for fact in facts:
         fact.cache_clear()
 
 
@@ -30,7 +32,9 @@ def test_registers_are_those_of_the_features_that_kernels_are_compiled_for(
     features = PROCESSORS[processor]
     monkeypatch.setenv("NUMBA_CPU_FEATURES", ",".join(f"+{name}" for name in features))
     assert target.register_bits() == bits
-    assert target.has_masks() == ("avx512bw" in features)
+    masks, permutes = "avx512bw" in features, "avx512vbmi" in features
+    assert target.instructions() == (masks, permutes, is_arm() or "fma" in features)
+    assert target.has_masks() == masks
     assert target.has_feature("ssse3") == ("ssse3" in features)
 
 

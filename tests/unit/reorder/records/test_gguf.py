@@ -8,8 +8,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.record import record_desc
 from reorder.cpu.decoding.jobs import choose_kernel, decode
 from reorder.cpu.decoding.pattern import place_pattern
-from reorder.cpu.machine import Machine
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.memory.buffers import address_of
 from tests.records import bits_of, random_record
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
-from reorder.cpu.machine import Machine
+from reorder.cpu.machine import LINE_NBYTES, Instructions, Machine
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
 from reorder.cpu.schedule.indirect import schedule_table
@@ -33,10 +33,11 @@ from reorder.cpu.schedule.select import (
     select_permuted,
     width_of,
 )
-from reorder.cpu.target import LINE_NBYTES, has_masks, permutes_lines
 from reorder.plan import Box, Node
 from tests.reorders import sorted_map
 from tests.strategies import desc_pairs
+
+_NEWEST = Machine(1, 1 << 30, instructions=Instructions(masks=True, permutes_lines=True, fma=True))
 
 
 def _nodes(*loops: tuple[int, int, int]) -> tuple[Node, ...]:
@@ -387,24 +388,33 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
         # strided
         ((3, 5), "f32", "ab", "20x3", "32-bit elements"),
         ((128, 4096), "f32", "ab", "ba", "32-bit elements, transposed"),
-        pytest.param(
-            *((128, 4096), "s8", "ab", "ba"),
-            "8-bit elements, transposed, wide tiles",
-            marks=pytest.mark.skipif(not has_masks(), reason="registers hold no whole lines here"),
-        ),
-        pytest.param(
-            *((64, 64, 3, 3), "bf16", "abcd", "ABcd8b16a2b"),
-            "32-bit elements, permuted",
-            marks=pytest.mark.skipif(not permutes_lines(), reason="no bytes are permuted here"),
-        ),
+        ((128, 4096), "s8", "ab", "ba", "8-bit elements, transposed, wide tiles"),
+        ((64, 64, 3, 3), "bf16", "abcd", "ABcd8b16a2b", "32-bit elements, permuted"),
     ],
 )
 def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
     dims: tuple[int, ...], dtype: str, src: str, dst: str, kernel: str
 ) -> None:
     plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
-    (batch,) = BatchBuilder(plan, 1, Machine(1, 1 << 30)).move_all(plan.boxes)
+    (batch,) = BatchBuilder(plan, 1, _NEWEST).move_all(plan.boxes)
     assert str(batch.kernel) == kernel
+
+
+def test_schedules_for_other_processors_are_made_in_the_same_process() -> None:
+    plain, blocked = (memory_desc((64, 64, 3, 3), "bf16", tag) for tag in ("abcd", "ABcd8b16a2b"))
+    rows, columns = (memory_desc((128, 4096), "s8", tag) for tag in ("ab", "ba"))
+    plans = plan_reorder(plain, blocked), plan_reorder(rows, columns)
+    kernels = {}
+    for instructions in (Instructions(), Instructions(masks=True), _NEWEST.instructions):
+        machine = _NEWEST._replace(instructions=instructions)
+        batches = [BatchBuilder(plan, 1, machine).move_all(plan.boxes) for plan in plans]
+        kernels[instructions] = [str(batch.kernel) for (batch,) in batches]
+    moved = "16-bit elements, transposed"
+    assert [*kernels.values()] == [
+        [moved, "8-bit elements, transposed"],
+        [moved, "8-bit elements, transposed, wide tiles"],
+        ["32-bit elements, permuted", "8-bit elements, transposed, wide tiles"],
+    ]
 
 
 @pytest.mark.parametrize(("valid", "kernel"), [(1, RUN), (2, TRANSPOSED)])
@@ -450,7 +460,6 @@ def test_longer_pieces_of_interleaved_rows_are_not_cut_further(case: str) -> Non
     assert tile_boxes((box,), bits) == (select_kernel(box, bits),)
 
 
-@pytest.mark.skipif(not permutes_lines(), reason="no instruction permutes lines")
 @pytest.mark.parametrize(
     ("case", "tiles"),
     [

@@ -42,7 +42,7 @@ def test_ranges_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
     direct = (box for box in plan_reorder(*pair).boxes if not box.indirect)
     packed = (pack_for_kernels(box, pair[0].dtype.bits) for box in direct)
     boxes = [tile for box, bits in packed for tile in tile_boxes((box,), bits)]
-    _, workloads, _ = encode(boxes, pair[0].nbytes)
+    _, workloads, _ = encode(boxes, pair[0].nbytes, _MACHINE.instructions)
     ranges, bounds = partition_chunks(workloads, chunks, fits_own_cache=is_near)
     assert (len(bounds), bounds[0], bounds[-1]) == (chunks + 1, 0, len(ranges))
     assert (np.diff(bounds) >= 0).all()

@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import Attr, plan_reorder
-from reorder.cpu.machine import Machine
+from reorder.cpu.machine import Instructions, Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows
 from reorder.cpu.schedule.select import Kernel
@@ -81,6 +81,17 @@ def test_a_tile_takes_the_steps_that_it_needs(
     program = _tiles(src, dst, attr).program
     codes = [word for word in program if isinstance(word, StageTypes | Kernel)]
     assert "; ".join(map(_words, codes)) == steps
+
+
+@pytest.mark.parametrize(("has_fma", "operation"), [(False, "DIVIDE"), (True, "NARROW_QUOTIENT")])
+def test_quotients_are_products_if_the_processor_has_an_fma(
+    operation: str, *, has_fma: bool
+) -> None:
+    src, dst = memory_desc((1, 32), "f32", "ab"), memory_desc((1, 32), "s8", "ab")
+    machine = _MACHINE._replace(instructions=Instructions(fma=has_fma))
+    batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst, _SCALE), 1, machine))
+    stages = [code for code in batch.program if isinstance(code, StageTypes)]
+    assert [code.operation.name for code in stages] == [operation]
 
 
 _LARGE = Machine(1, cache_nbytes=1 << 30, streamed_nbytes=0)
