@@ -212,8 +212,8 @@ def quantize(  # noqa: PLR0913 - most are keywords
             f"symmetric {wanted} codes cannot represent negative values, but x goes down to "
             f"{low.min()}; leave symmetric out, or use s{wanted.bits}"
         )
-    kind = np.float64 if given.name == "f64" else np.float32
-    scales, points = choose_scales(low, high, wanted.name, kind, is_symmetric=is_symmetric)
+    wide = np.float64 if given.name == "f64" else np.float32
+    scales, points = choose_scales(low, high, wanted.name, wide, is_symmetric=is_symmetric)
     target = memory_desc(dims, wanted) if dst is None else dst
     used = None if is_symmetric else points
     # a tensor without elements may have no scales

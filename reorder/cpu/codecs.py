@@ -256,13 +256,13 @@ def _emit_expression(codec: Codec, root: Expr, given: Value) -> Value:
     def emit_new(node: Expr) -> Value:
         match node.op:
             case "number":
-                return codec.splat(codec.values(node.kind), node.value)
+                return codec.splat(codec.values(node.dtype), node.value)
             case "name":
                 return given
             case "as":
-                return emit(node.args[0]).bitcast(codec.values(node.kind))
+                return emit(node.args[0]).bitcast(codec.values(node.dtype))
             case "cast":
-                return emit(node.args[0]).sitofp(codec.values(node.kind))
+                return emit(node.args[0]).sitofp(codec.values(node.dtype))
             case "<<" | ">>":
                 number, count = node.args
                 return _OPERATORS[node.op](emit(number), count.value)

@@ -262,12 +262,12 @@ _HEAD = """\
 #endif"""
 
 # the data types that C has; elements of other types are declared as their bits
-_TYPES = ("f32", "f64", *(kind for kind in INTEGERS if not DATA_TYPES[kind].is_packed))
+_TYPES = ("f32", "f64", *(dtype for dtype in INTEGERS if not DATA_TYPES[dtype].is_packed))
 _SUFFIXES = {"f32": "f", "u32": "u", "s64": "LL", "u64": "ULL"}
 _TEXTS = {
-    "as": "{prefix}as_{kind}({0})",
+    "as": "{prefix}as_{dtype}({0})",
     "nearest": "({type}){a}",
-    "rint": "{prefix}rint_{kind}({0})",
+    "rint": "{prefix}rint_{dtype}({0})",
     "min": "{a} < {b} ? {a} : {b}",
     "max": "{a} > {b} ? {a} : {b}",
 }
@@ -289,18 +289,18 @@ class _Converter(NamedTuple):
 class _Formula(Formula):
     """A formula in C, which converts between its own types by casts."""
 
-    def kind_of(self, dtype: str) -> str:
-        """Return the kind of an element."""
+    def code_dtype(self, dtype: str) -> str:
+        """Return the type of an element."""
         return dtype if dtype in _TYPES else f"u{max(DATA_TYPES[dtype].bits, 8)}"
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element."""
-        return code.cast(work) if code.kind in FLOATS else super().decode(code, dtype, work)
+        return code.cast(work) if code.dtype in FLOATS else super().decode(code, dtype, work)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element nearest to a value."""
-        kind = self.kind_of(dtype)
-        return value.cast(kind) if kind in FLOATS else super().encode(value, dtype)
+        code_dtype = self.code_dtype(dtype)
+        return value.cast(code_dtype) if code_dtype in FLOATS else super().encode(value, dtype)
 
 
 def _converter_of(
@@ -310,28 +310,28 @@ def _converter_of(
     formula = _Formula.of(src.name, dst.name, bound)
     constants = {role: bound.by_role[role][0] for role in formula.scalars}
     function = formula.function("convert", ("src", "old"), constants)
-    types = {kind: language.type_of(DATA_TYPES[kind]) for kind in _TYPES}
+    types = {dtype: language.type_of(DATA_TYPES[dtype]) for dtype in _TYPES}
     helpers = tuple(_helpers(types))
     dialect = Dialect(types, _SUFFIXES, _TEXTS, f"{prefix}_", "const volatile", helpers)
     arrays = tuple(
-        Parameter(role, DATA_TYPES[formula.kind_of_role(role)]) for role in formula.varying
+        Parameter(role, DATA_TYPES[formula.operand_dtype(role)]) for role in formula.varying
     )
     return _Converter(f"{prefix}_convert", dialect.functions(function), arrays, bool(bound.beta))
 
 
 def _helpers(types: dict[str, str]) -> Iterator[ValueFunction]:
     """Yield functions for operations that C has no operator for."""
-    for kind, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
-        x, declared = variable("x", given), f"{types[kind]} same = 0;"
+    for dtype, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
+        x, declared = variable("x", given), f"{types[dtype]} same = 0;"
         copied = (declared, "memcpy(&same, &x, sizeof same);", "return same;")
-        yield ValueFunction(f"as_{kind}", (x,), kind, copied)
+        yield ValueFunction(f"as_{dtype}", (x,), dtype, copied)
         if given in FLOATS:
             yield ValueFunction(f"rint_{given}", (x,), given, _rint(x))
 
 
 def _rint(x: Expr) -> Expr:
     """Return the nearest integer: adding a number this large rounds the fraction away."""
-    large = 2.0 ** FLOATS[x.kind].mantissa
-    size = named("size", select(x < 0, number(0, x.kind) - x, x))
+    large = 2.0 ** FLOATS[x.dtype].mantissa
+    size = named("size", select(x < 0, number(0, x.dtype) - x, x))
     whole = named("whole", select(size < large, (size + large) - large, size))
-    return select(x < 0, number(0, x.kind) - whole, whole)
+    return select(x < 0, number(0, x.dtype) - whole, whole)

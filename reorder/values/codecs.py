@@ -31,7 +31,7 @@ from reorder.values.formats import (
 )
 
 _F32 = FLOATS["f32"]
-# the kinds that integers are computed in, the narrowest first
+# the types that integers are computed in, the narrowest first
 _NATIVE = ("s32", "u32", "s64", "u64")
 # integers of at most this many bits fit into the low bits of a sum with 1.5 * 2^23
 _NARROW = 16
@@ -89,8 +89,8 @@ class Formula(ABC):
         """Bits of an element of src and of dst."""
         return DATA_TYPES[self.src].bits, DATA_TYPES[self.dst].bits
 
-    def kind_of_role(self, role: str) -> str:
-        """Return the kind of a scale, a zero point or beta; zero points are integers."""
+    def operand_dtype(self, role: str) -> str:
+        """Return the type of a scale, a zero point or beta; zero points are integers."""
         return "s32" if role.endswith("point") else self.work
 
     def function(
@@ -100,12 +100,12 @@ class Formula(ABC):
 
         It takes that of src, the roles that are not `constants` and, with beta, that of dst.
         """
-        code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
-        kinds = {role: self.kind_of_role(role) for role in self.roles}
-        params = {role: name(role, kind) for role, kind in kinds.items() if role not in constants}
-        operands = params | {role: number(value, kinds[role]) for role, value in constants.items()}
-        arguments = (code, *params.values(), *([old] if BETA in kinds else []))
-        return Function(called, arguments, old.kind, self._converted(code, operands, old))
+        code, old = map(name, names, map(self.code_dtype, (self.src, self.dst)))
+        types = {role: self.operand_dtype(role) for role in self.roles}
+        params = {role: name(role, dtype) for role, dtype in types.items() if role not in constants}
+        operands = params | {role: number(value, types[role]) for role, value in constants.items()}
+        arguments = (code, *params.values(), *([old] if BETA in types else []))
+        return Function(called, arguments, old.dtype, self._converted(code, operands, old))
 
     def _converted(self, code: Expr, operands: Mapping[str, Expr], old: Expr) -> Expr:
         """Return the element of dst."""
@@ -116,7 +116,7 @@ class Formula(ABC):
                 integer_of(code, src) if isinstance(src, IntegerFormat) else x, self.dst
             )
         if not roles and isinstance(src, FloatFormat) and self.rounds_code(dst, src):
-            return _masked(_round_code(code.cast("u32"), src, dst), dst, self.kind_of(self.dst))
+            return _masked(_round_code(code.cast("u32"), src, dst), dst, self.code_dtype(self.dst))
         x = let("x", self._difference(code, operands))
         if "src_scale" in roles:
             x = let("scaled", operands["src_scale"] * x)
@@ -127,7 +127,7 @@ class Formula(ABC):
         if "dst_zero_point" in roles:
             x = let("shifted", x + operands["dst_zero_point"].nearest(work))
         if isinstance(src, IntegerFormat) and not roles and _has_integers(dst, src, work):
-            return _encode_exact(x, dst, self.kind_of(self.dst), is_signed=src.is_signed)
+            return _encode_exact(x, dst, self.code_dtype(self.dst), is_signed=src.is_signed)
         limit = largest_number(self.dst)
         if self.saturates and limit is not None:
             x = _saturate(x, limit, keeps_nan=not roles and self.src not in INTEGERS)
@@ -152,8 +152,8 @@ class Formula(ABC):
         return (integer_of(code, form).cast("s64") - point.cast("s64")).nearest("f32")
 
     @abstractmethod
-    def kind_of(self, dtype: str) -> str:
-        """Return the kind of an element: a float, a number, or unsigned bits."""
+    def code_dtype(self, dtype: str) -> str:
+        """Return the type of an element: a float, a number, or unsigned bits."""
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element in a working type."""
@@ -175,21 +175,21 @@ class Formula(ABC):
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element that is nearest to a value of a working type or of integers."""
-        kind, form, argument = self.kind_of(dtype), FORMATS[dtype], name("value", value.kind)
+        wanted, form, argument = self.code_dtype(dtype), FORMATS[dtype], name("value", value.dtype)
         if isinstance(form, BooleanFormat):
             # bits are compared, since a device may treat denormals as zeros
-            tested = value if value.kind in INTEGERS else value.bits() << 1
-            return select(tested.differs(0), number(form.true, kind), 0)
+            tested = value if value.dtype in INTEGERS else value.bits() << 1
+            return select(tested.differs(0), number(form.true, wanted), 0)
         if isinstance(form, FloatFormat):
             body = encode_float(argument, form)
         elif isinstance(form, ExponentFormat):
             body = encode_exponent(argument, form)
-        elif value.kind in INTEGERS:
-            body = _masked(_clamp(argument, form), form, kind)
+        elif value.dtype in INTEGERS:
+            body = _masked(_clamp(argument, form), form, wanted)
         else:
-            is_narrow = value.kind == "f32" and form.bits <= _NARROW
-            body = _masked((_round_narrow if is_narrow else _round)(argument, form), form, kind)
-        return Function(f"encode_{dtype}", (argument,), kind, body.cast(kind))(value)
+            is_narrow = value.dtype == "f32" and form.bits <= _NARROW
+            body = _masked((_round_narrow if is_narrow else _round)(argument, form), form, wanted)
+        return Function(f"encode_{dtype}", (argument,), wanted, body.cast(wanted))(value)
 
     def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
         """Return the nearest float to an integer element."""
@@ -214,12 +214,12 @@ class Formula(ABC):
 
 def magnitude_of(value: Expr) -> Expr:
     """Return the bits of a float without its sign."""
-    return value.bits() & FLOATS[value.kind].sign - 1
+    return value.bits() & FLOATS[value.dtype].sign - 1
 
 
 def _is_nan(value: Expr) -> Expr:
     """Whether a float is NaN: tested by its bits, since compilers may assume that none is."""
-    return magnitude_of(value) > FLOATS[value.kind].overflow
+    return magnitude_of(value) > FLOATS[value.dtype].overflow
 
 
 def decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denormals: bool) -> Expr:
@@ -231,9 +231,9 @@ def decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denorm
         return select(magnitude > form.overflow, bits | wide.nan, bits).value_of_bits()
     bits = magnitude + (bias << form.mantissa) << up
     if has_denormals:
-        kind = f"f{wide.bits}"
-        step = number(2.0 ** (1 - form.bias - form.mantissa), kind)
-        denormal = let("denormal", (magnitude.cast(kind) * step).bits())
+        dtype = f"f{wide.bits}"
+        step = number(2.0 ** (1 - form.bias - form.mantissa), dtype)
+        denormal = let("denormal", (magnitude.cast(dtype) * step).bits())
         bits = select(magnitude < 1 << form.mantissa, denormal, let("normal", bits))
     if form.has_inf:
         nan = let("nan", magnitude << up | wide.nan)
@@ -257,7 +257,7 @@ def decode_exponent(code: Expr, form: ExponentFormat, wide: FloatFormat) -> Expr
 
 def encode_float(value: Expr, form: FloatFormat) -> Expr:
     """Return the code of the nearest number, ties to even; a NaN becomes quiet."""
-    wide = FLOATS[value.kind]
+    wide = FLOATS[value.dtype]
     bits = let("bits", value.bits())
     magnitude = let("magnitude", bits & wide.sign - 1)
     if form == wide:
@@ -290,7 +290,7 @@ def encode_float(value: Expr, form: FloatFormat) -> Expr:
 
 def encode_exponent(value: Expr, form: ExponentFormat) -> Expr:
     """Return the exponent of the magnitude, rounded down."""
-    wide = FLOATS[value.kind]
+    wide = FLOATS[value.dtype]
     bias = wide.bias - form.bias
     exponent = let("exponent", value.bits() << 1 >> wide.mantissa + 1)
     code = let("code", exponent - bias if bias else exponent)
@@ -304,16 +304,16 @@ def _has_integers(form: Format, src: IntegerFormat, work: str) -> TypeGuard[Floa
     return max(-src.low, src.high) <= min(form.max, 2 << form.mantissa)
 
 
-def _encode_exact(value: Expr, form: FloatFormat, kind: str, *, is_signed: bool) -> Expr:
+def _encode_exact(value: Expr, form: FloatFormat, dtype: str, *, is_signed: bool) -> Expr:
     """Return the code of a value that is 0 or a normal number of a format."""
-    wide = FLOATS[value.kind]
+    wide = FLOATS[value.dtype]
     down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
     # the exponent bits of the product are those of the code
-    bits = let("bits", (value * number(2.0**-bias, value.kind) if bias else value).bits())
+    bits = let("bits", (value * number(2.0**-bias, value.dtype) if bias else value).bits())
     if is_signed:
         sign = bits >> wide.bits - 1 << form.bits - 1
-        return ((bits & wide.sign - 1) >> down | sign).cast(kind)
-    return (bits >> down).cast(kind)
+        return ((bits & wide.sign - 1) >> down | sign).cast(dtype)
+    return (bits >> down).cast(dtype)
 
 
 def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
@@ -347,16 +347,16 @@ def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
 
 def _round(value: Expr, form: IntegerFormat) -> Expr:
     """Return the nearest integer, ties to even; it saturates, and NaN is 0."""
-    native = _native_kind(form)
+    native = _native_dtype(form)
     low, high = (number(limit, native) for limit in form)
-    whole = let("rounded", select(_is_nan(value), number(0, value.kind), value.rint()))
+    whole = let("rounded", select(_is_nan(value), number(0, value.dtype), value.rint()))
     inside = select(whole >= float(form.high), high, whole.cast(native))
     return let("inside", select(whole <= float(form.low), low, inside))
 
 
 def _clamp(value: Expr, form: IntegerFormat) -> Expr:
     """Return an integer, saturated."""
-    wide = INTEGERS[value.kind]
+    wide = INTEGERS[value.dtype]
     if form.low > wide.low:
         value = let("raised", select(value < form.low, form.low, value))
     if form.high < wide.high:
@@ -364,28 +364,28 @@ def _clamp(value: Expr, form: IntegerFormat) -> Expr:
     return value
 
 
-def _masked(value: Expr, form: IntegerFormat, kind: str) -> Expr:
+def _masked(value: Expr, form: IntegerFormat, dtype: str) -> Expr:
     """Return the lowest bits of an integer, as an element."""
-    has_more = int(kind[1:]) > form.bits
-    return (value & (1 << form.bits) - 1 if has_more else value).cast(kind)
+    has_more = int(dtype[1:]) > form.bits
+    return (value & (1 << form.bits) - 1 if has_more else value).cast(dtype)
 
 
-def _native_kind(form: IntegerFormat) -> str:
+def _native_dtype(form: IntegerFormat) -> str:
     return next(
-        kind
-        for kind in _NATIVE
-        if INTEGERS[kind].low <= form.low and form.high <= INTEGERS[kind].high
+        dtype
+        for dtype in _NATIVE
+        if INTEGERS[dtype].low <= form.low and form.high <= INTEGERS[dtype].high
     )
 
 
 def integer_of(code: Expr, form: IntegerFormat) -> Expr:
-    """Return the value of an integer element, in the narrowest native kind that holds its type."""
-    native = _native_kind(form)
-    if form.is_signed and not INTEGERS[code.kind].is_signed and form.bits < int(native[1:]):
+    """Return the value of an integer element, in the narrowest native type that holds its type."""
+    native = _native_dtype(form)
+    if form.is_signed and not INTEGERS[code.dtype].is_signed and form.bits < int(native[1:]):
         # the sign is extended
         return (code ^ -form.low).cast(native) - -form.low
     # languages promote narrower integers themselves
-    return code.cast(native) if code.kind in _NATIVE else code
+    return code.cast(native) if code.dtype in _NATIVE else code
 
 
 def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
@@ -393,11 +393,11 @@ def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
 
     With `keeps_nan`, its bits stay too: NVIDIA's compiler makes minima of comparisons of floats.
     """
-    high, low = number(limit, x.kind), number(-limit, x.kind)
+    high, low = number(limit, x.dtype), number(-limit, x.dtype)
     if not keeps_nan:
         x = let("lowered", select(x > high, high, x))
         return let("saturated", select(x < low, low, x))
-    magnitude, wide = let("magnitude", magnitude_of(x)), FLOATS[x.kind]
+    magnitude, wide = let("magnitude", magnitude_of(x)), FLOATS[x.dtype]
     is_beyond = (magnitude > high.bits()).also(magnitude <= wide.overflow)
     at_limit = (x.bits() & wide.sign | high.bits()).value_of_bits()
     return let("saturated", select(is_beyond, at_limit, x))

@@ -1,8 +1,8 @@
 """Expressions over the bits and the value of one element, and their text in languages like C.
 
 Codecs and formulas (`reorder.values.codecs`) are expressions; a `Dialect` prints them in OpenCL C
-or C. The kind of an expression is its type, named like a data type, such as ``u32``, ``s64`` or
-``f32``; the kind of a comparison is ``flag``.
+or C. The dtype of an expression is its type, named like a data type, such as ``u32``, ``s64`` or
+``f32``; the dtype of a comparison is ``flag``.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _POWER = 0.5  # what `frexp` returns for powers of two
 def _infix(op: str) -> Callable[[Expr, Expr | float], Expr]:
     def combine(left: Expr, right: Expr | float) -> Expr:
         if not isinstance(right, Expr):
-            right = number(right, "s32" if op in _SHIFTS else left.kind)
-        return Expr(op, "flag" if op in _COMPARISONS else left.kind, (left, right))
+            right = number(right, "s32" if op in _SHIFTS else left.dtype)
+        return Expr(op, "flag" if op in _COMPARISONS else left.dtype, (left, right))
 
     return combine
 
 
 def _unary(op: str, letter: str) -> Callable[[Expr], Expr]:
-    return lambda operand: Expr(op, f"{letter}{operand.kind[1:]}", (operand,))
+    return lambda operand: Expr(op, f"{letter}{operand.dtype[1:]}", (operand,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """An operator, the kind of its result, and its operands.
+    """An operator, the dtype of its result, and its operands.
 
     `value` is the constant of a number, the text of a name or a let, or the called function.
     """
 
     op: str
-    kind: str
+    dtype: str
     args: tuple[Expr, ...] = ()
     value: Any = None
 
@@ -79,15 +79,15 @@ class Expr:
     bits = _unary("as", "u")
     value_of_bits = _unary("as", "f")
 
-    def cast(self, kind: str) -> Expr:
-        """Return the number in another kind; conversion to an integer drops the fraction."""
+    def cast(self, dtype: str) -> Expr:
+        """Return the number in another dtype; conversion to an integer drops the fraction."""
         if self.op == "number":
-            return number(self.value, kind)
-        return self if kind == self.kind else Expr("cast", kind, (self,))
+            return number(self.value, dtype)
+        return self if dtype == self.dtype else Expr("cast", dtype, (self,))
 
-    def nearest(self, kind: str) -> Expr:
-        """Return the nearest number of a float kind, ties to even."""
-        return self.cast(kind) if self.op == "number" else Expr("nearest", kind, (self,))
+    def nearest(self, dtype: str) -> Expr:
+        """Return the nearest number of a float dtype, ties to even."""
+        return self.cast(dtype) if self.op == "number" else Expr("nearest", dtype, (self,))
 
 
 class Function(NamedTuple):
@@ -95,40 +95,40 @@ class Function(NamedTuple):
 
     name: str
     params: tuple[Expr, ...]
-    kind: str
+    dtype: str
     body: Expr | tuple[str, ...]
 
     def __call__(self, *args: Expr) -> Expr:
         """Return the expression of a call."""
-        return Expr("call", self.kind, args, self)
+        return Expr("call", self.dtype, args, self)
 
 
-def name(text: str, kind: str) -> Expr:
+def name(text: str, dtype: str) -> Expr:
     """Return a parameter, or any text that is an operand without parentheses."""
-    return Expr("name", kind, (), text)
+    return Expr("name", dtype, (), text)
 
 
-def number(value: float, kind: str) -> Expr:
+def number(value: float, dtype: str) -> Expr:
     """Return a constant."""
-    return Expr("number", kind, (), value)
+    return Expr("number", dtype, (), value)
 
 
 def let(text: str, value: Expr) -> Expr:
     """Name an expression, so that the function computes it once, as a constant."""
-    return Expr("let", value.kind, (value,), text)
+    return Expr("let", value.dtype, (value,), text)
 
 
 def select(condition: Expr, yes: Expr | int, no: Expr | int) -> Expr:
     """Return one of two expressions; at most one of them is a Python number."""
-    kind = next(branch.kind for branch in (yes, no) if isinstance(branch, Expr))
-    args = (branch if isinstance(branch, Expr) else number(branch, kind) for branch in (yes, no))
-    return Expr("?", kind, (condition, *args))
+    dtype = next(branch.dtype for branch in (yes, no) if isinstance(branch, Expr))
+    args = (branch if isinstance(branch, Expr) else number(branch, dtype) for branch in (yes, no))
+    return Expr("?", dtype, (condition, *args))
 
 
 class Dialect(NamedTuple):
     """How a language writes expressions."""
 
-    # the type of each kind, and the suffix of its constants, if they have one
+    # the type of each dtype, and the suffix of its constants, if they have one
     types: Mapping[str, str]
     suffixes: Mapping[str, str]
     # the text of operators that languages write in different ways
@@ -143,7 +143,7 @@ class Dialect(NamedTuple):
     def text(self, node: Expr) -> str:
         """Return the text of an expression."""
         if node.op == "number":
-            return self._number(node.value, node.kind)
+            return self._number(node.value, node.dtype)
         if node.op in {"name", "let"}:
             return str(node.value)
         texts = [self.text(arg) for arg in node.args]
@@ -155,9 +155,9 @@ class Dialect(NamedTuple):
         ]
         if node.op in _CHAINS and node.args[0].op == node.op:
             inside[0] = texts[0]
-        kind, form = node.kind, self.texts.get(node.op) or _TEXTS.get(node.op, _INFIX)
+        dtype, form = node.dtype, self.texts.get(node.op) or _TEXTS.get(node.op, _INFIX)
         names = {"a": inside[0], "b": inside[-1], "op": node.op, "prefix": self.prefix}
-        return form.format(*texts, **names, kind=kind, type=self.types.get(kind))
+        return form.format(*texts, **names, dtype=dtype, type=self.types.get(dtype))
 
     def functions(self, last: Function) -> list[list[str]]:
         """Return the lines of a function, after those of the functions that it calls."""
@@ -176,31 +176,31 @@ class Dialect(NamedTuple):
 
     def _lines(self, function: Function) -> list[str]:
         types, body = self.types, function.body
-        params = ", ".join(f"{types[param.kind]} {param.value}" for param in function.params)
-        head = f"static {types[function.kind]} {self.prefix}{function.name}({params})"
+        params = ", ".join(f"{types[param.dtype]} {param.value}" for param in function.params)
+        head = f"static {types[function.dtype]} {self.prefix}{function.name}({params})"
         if isinstance(body, Expr):
             lets = [(node, node.args[0]) for node in _nodes(body) if node.op == "let"]
             lines = [
-                f"{self.product if value.op == '*' else 'const'} {types[node.kind]} {node.value} = "
-                f"{self.text(value)};"
+                f"{self.product if value.op == '*' else 'const'} {types[node.dtype]} {node.value}"
+                f" = {self.text(value)};"
                 for node, value in lets
             ]
             body = (*lines, f"return {self.text(body)};")
         return [head, "{", *(f"    {line}" for line in body), "}"]
 
-    def _number(self, value: Any, kind: str) -> str:
-        suffix = self.suffixes.get(kind, "")
-        if kind[0] == "u":
+    def _number(self, value: Any, dtype: str) -> str:
+        suffix = self.suffixes.get(dtype, "")
+        if dtype[0] == "u":
             return f"{value:#x}{suffix}" if value >= _FIRST_HEX else f"{value}{suffix}"
-        if kind[0] == "s":
+        if dtype[0] == "s":
             # C has no literal for the least integer: without its sign it exceeds the type
-            is_least = value == INTEGERS[kind].low
+            is_least = value == INTEGERS[dtype].low
             return f"({value + 1}{suffix} - 1)" if is_least else f"{int(value)}{suffix}"
         if frexp(value)[0] == _POWER and not _LEAST <= value < _LARGE:
             return f"0x1p{frexp(value)[1] - 1}{suffix}"
         # the shortest text that reads back as this number
         is_whole = value == int(value) and abs(value) < _LARGE
-        return f"{float(value) if is_whole else DATA_TYPES[kind].numpy.type(value)!s}{suffix}"
+        return f"{float(value) if is_whole else DATA_TYPES[dtype].numpy.type(value)!s}{suffix}"
 
 
 def _nodes(root: Expr) -> Iterable[Expr]:

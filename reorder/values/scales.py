@@ -109,16 +109,16 @@ def find_ranges(
 
 
 def choose_scales(
-    low: NDArray[np.float64], high: NDArray[np.float64], name: str, kind: Any, *, is_symmetric: bool
+    low: NDArray[np.float64], high: NDArray[np.float64], name: str, wide: Any, *, is_symmetric: bool
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return scales and zero points that map ranges of values onto the range of a type."""
     least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
     # halves, since the difference of two f64 may be infinite
     whole = (high / 2 - low / 2) / ((most - least) / 2)
     span = np.maximum(high, -low) / most if is_symmetric else whole
-    scales = span.astype(kind)
+    scales = span.astype(wide)
     # any scale will do if all values are 0, or too small for a scale
-    scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
+    scales = np.where((scales == 0) | ~np.isfinite(scales), wide(1), scales)
     points = np.zeros(low.shape, np.int64)
     if not is_symmetric:
         points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # the bits of integers, by the conversions of devices; a maximum of NaN and a number is the number
 CONVERSIONS = {
-    f"{kind}{bits}": f"(u{ctype})convert_{prefix}{ctype}_sat_rte(value)"
-    for kind, prefix in (("s", ""), ("u", "u"))
+    f"{letter}{bits}": f"(u{ctype})convert_{prefix}{ctype}_sat_rte(value)"
+    for letter, prefix in (("s", ""), ("u", "u"))
     for bits, ctype in ((8, "char"), (16, "short"), (32, "int"))
 } | {"u4": "as_uint(fmin(fmax(value, 0.0f), 15.0f) + 0x1.8p23f) & 15"}
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
@@ -102,8 +102,8 @@ class KernelFormula(Formula):
         if reason:
             raise MemdescError(f"{self.src} to {self.dst} {reason}; reorder on the CPU")
 
-    def kind_of(self, dtype: str) -> str:
-        """Return the kind of the bits of an element in a register."""
+    def code_dtype(self, dtype: str) -> str:
+        """Return the type of the bits of an element in a register."""
         return "u64" if DATA_TYPES[dtype].bits > WORD_BITS else "u32"
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
@@ -116,12 +116,12 @@ class KernelFormula(Formula):
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element nearest to a value, of halves by what a device has for them."""
-        if (value.kind, dtype) == ("f32", "f16"):
+        if (value.dtype, dtype) == ("f32", "f16"):
             # a NaN of an image may have another payload
             body = _encode_half(keeps_payload=not self.writes_halves)
             return Function("encode_f16", (name("value", "f32"),), "u32", body)(value)
         text = CONVERSIONS.get(dtype)
-        if self.has_conversions and value.kind == "f32" and text is not None:
+        if self.has_conversions and value.dtype == "f32" and text is not None:
             body = (f"return {text};",)
             return Function(f"encode_{dtype}", (name("value", "f32"),), "u32", body)(value)
         return super().encode(value, dtype)
@@ -140,7 +140,7 @@ class KernelFormula(Formula):
         """Return the parameters that are one number, by name; floats as their bits."""
         values, parameters = bound.by_role, {}
         for role in self.scalars:
-            wide = DATA_TYPES[self.kind_of_role(role)].numpy
+            wide = DATA_TYPES[self.operand_dtype(role)].numpy
             parameters[f"{role}_value"] = int(
                 values[role].astype(wide).view(f"i{wide.itemsize}")[0]
             )
@@ -149,31 +149,31 @@ class KernelFormula(Formula):
     def buffers(self, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
         """Return the values of each role that differ along the dims, as the kernel reads them."""
         return tuple(
-            bound.by_role[role].astype(DATA_TYPES[self.kind_of_role(role)].numpy)
+            bound.by_role[role].astype(DATA_TYPES[self.operand_dtype(role)].numpy)
             for role in self.varying
         )
 
     @property
     def src_type(self) -> str:
         """The type of the bits of an element of src in a register."""
-        return DIALECT.types[self.kind_of(self.src)]
+        return DIALECT.types[self.code_dtype(self.src)]
 
     @property
     def dst_type(self) -> str:
         """The type of the bits of an element of dst in a register."""
-        return DIALECT.types[self.kind_of(self.dst)]
+        return DIALECT.types[self.code_dtype(self.dst)]
 
     def operand_type(self, role: str) -> str:
         """Return the type of a scale, a zero point or beta."""
-        return DIALECT.types[self.kind_of_role(role)]
+        return DIALECT.types[self.operand_dtype(role)]
 
     def operand_value(self, role: str, at: str) -> str:
         """Return the expression of the value of a role: at an offset, where it varies."""
         if role in self.varying:
             return f"{role}[{at}]"
-        kind = self.kind_of_role(role)
-        bits = f"({DIALECT.types[kind.replace('f', 'u')]})p.{role}_value"
-        return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
+        dtype = self.operand_dtype(role)
+        bits = f"({DIALECT.types[dtype.replace('f', 'u')]})p.{role}_value"
+        return f"as_{DIALECT.types[dtype]}({bits})" if dtype in FLOATS else bits
 
     def converted(
         self, code: str, at: Callable[[str], str] = str, of: Mapping[str, str] = {}, old: str = ""
@@ -201,7 +201,7 @@ class KernelFormula(Formula):
 
 
 DIALECT = Dialect(
-    {kind: LANGUAGES["opencl"].type_of(DATA_TYPES[kind]) for kind in INTEGERS}
+    {dtype: LANGUAGES["opencl"].type_of(DATA_TYPES[dtype]) for dtype in INTEGERS}
     | {"f32": "float", "f64": "double"},
     {"u32": "u", "s64": "L", "u64": "UL", "f32": "f"},
     # a conversion that does not say how to round is rounded as the device likes
