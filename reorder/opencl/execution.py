@@ -6,6 +6,7 @@ Each context caches its prepared reorders by everything that plans and kernels d
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -234,11 +235,17 @@ def device_traits(context: cl.Context, device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
     floats = floats_of(device)
     if not device.type & cl.device_type.CPU:  # where integers are faster
-        with suppress(MemdescError, cl.Error):
+        with _building, suppress(MemdescError, cl.Error):
             differs = try_program((context, device), conversion_trial(), TRIED)
             floats = floats._replace(has_conversions=not differs.any())
     max_local = min(device.local_mem_size, MAX_LOCAL)
     return DeviceTraits(device.max_work_group_size, floats, max_local=max_local)
+
+
+@cache
+def _context_of(device: cl.Device) -> cl.Context:
+    """Return the context in which a device is tried, since contexts are never released."""
+    return cl.Context([device])
 
 
 def kernel_texts(
@@ -293,7 +300,7 @@ def kernel_texts(
         check_process()
     src_spec, dst_spec = _spec(src, "src"), _spec(dst, "dst")
     check_operands(DeviceOperand(src_spec), DeviceOperand(dst_spec), attr)
-    traits = _COMMON if device is None else device_traits(cl.Context([device]), device)
+    traits = _COMMON if device is None else device_traits(_context_of(device), device)
     transfers = plan_transfers(src_spec, dst_spec, traits, attr)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))

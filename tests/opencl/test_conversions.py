@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cl_array
 import pytest
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.names.images import is_image
 from reorder import Attr, opencl, reorder
 from reorder.opencl import DeviceMemory
+from reorder.opencl.execution import device_traits
 from reorder.opencl.kernel import formula
 from reorder.opencl.kernel.formula import CONVERSIONS, TRIED, conversion_trial
 from reorder.opencl.runtimes import try_program
@@ -67,18 +69,41 @@ def test_all_codes_of_a_type_become_those_of_another(
 def test_conversions_of_a_device_are_taken_if_they_are_those_of_elements(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = runtime.context, runtime.device.device
-    assert not try_program(place, conversion_trial(), TRIED).any()
+    device, is_processor = runtime.device.device, runtime.device.is_processor
+    assert not try_program((runtime.context, device), conversion_trial(), TRIED).any()
     one, other = (memory_desc((1 << 16,), dtype, "a") for dtype in ("f16", "s8"))
-    (text,) = opencl.kernel_texts(one, other, device=place[1])
-    assert ("convert_char_sat_rte" in text) is not runtime.device.is_processor
-    # a device that makes NaN another number, for example
+    (text,) = opencl.kernel_texts(one, other, device=device)
+    assert ("convert_char_sat_rte" in text) is not is_processor
+    # as a device that is no processor, tried once for each context
+    monkeypatch.setattr(cl.device_type, "CPU", 0)
+    assert device_traits(cl.Context([device]), device).floats.has_conversions
+    # one that makes NaN another number, for example
     wrong = "(uchar)(isnan(value) ? -128 : convert_char_sat_rte(value))"
     monkeypatch.setitem(formula.CONVERSIONS, "s8", wrong)
     numbers = (np.arange(TRIED, dtype=np.uint32) << 14).view(np.float32)
+    place = runtime.context, device
     assert np.array_equal(try_program(place, conversion_trial(), TRIED), np.isnan(numbers))
-    (text,) = opencl.kernel_texts(one, other, device=place[1])
-    assert wrong not in text
+    # and one that does not build the program
+    for text in (wrong, "no such conversion"):
+        monkeypatch.setitem(formula.CONVERSIONS, "s8", text)
+        assert not device_traits(cl.Context([device]), device).floats.has_conversions
+
+
+def test_texts_for_a_device_share_a_context(
+    first: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[list[cl.Device]] = []
+    make = cl.Context
+
+    def counted(devices: list[cl.Device]) -> cl.Context:
+        made.append(devices)
+        return make(devices)
+
+    monkeypatch.setattr(cl, "Context", counted)
+    one, other = (memory_desc((8,), dtype, "a") for dtype in ("f16", "s8"))
+    for _ in range(3):
+        opencl.kernel_texts(one, other, device=first.device.device)
+    assert len(made) <= 1
 
 
 @pytest.mark.parametrize("dst", CONVERSIONS)

@@ -306,6 +306,8 @@ s8->f32 aBcd16b nchw 2x21x5x12 Staged 64
 f32->s8 aBcd16b nchw 2x37x5x13 Staged 256
 s8 OIhw4i16o4i oihw 37x23x5x5 Staged 128
 f16 ABcd16a16b nhwc 4x40x7x7 Staged 256
+u4 aBcd16b nchw 1x37x16x16 Staged 256
+u4 aBcd16b nchw 1x37x17x17 Direct 256
 """
 
 

@@ -356,8 +356,10 @@ def _launched(
 def _joined(nest: Nest, body: Staged) -> tuple[tuple[int, ...], int] | None:
     """Return the loops along which 4-bit runs follow each other in dst, and their elements.
 
-    None if other work items may write halves of bytes at the ends.
+    None if other work items may write halves of bytes at the ends, or dst may end before them.
     """
+    if nest.is_limited:
+        return None
     loops, chain = nest.loops, chain_of(nest.loops, 1, 1 << 62)
     run = () if chain is None else chain.run
     length = prod(loops[k].extent for k in run)
