@@ -286,12 +286,9 @@ def _weight_map(text: bytes) -> dict[str, str]:
 
 def is_file_of(stem: str, name: str) -> bool:
     """Whether a file has the name of a whole model, of a shard, or of an index with this stem."""
-    numbered = _NUMBERED.fullmatch(name)
-    return (numbered[1] if numbered else name) in (
-        stem,
-        f"{stem}{_ENDING}",
-        f"{stem}{INDEX_ENDING}",
-    )
+    if numbered := _NUMBERED.fullmatch(name):
+        return numbered[1] == stem
+    return name in (f"{stem}{_ENDING}", f"{stem}{INDEX_ENDING}")
 
 
 def stem_of(names: Iterable[str]) -> str:

@@ -95,7 +95,8 @@ def test_a_folder_with_files_of_others_is_not_replaced(tmp_path: Path) -> None:
     _fill(target, 1)
     (target / "sub").mkdir()
     links = {"link": Path("nowhere"), "linked_folder": tmp_path}
-    for name in ("notes.txt", "sub/notes.txt", ".git", *links):
+    named = "model", "model.safetensors-00001-of-00002.safetensors"
+    for name in ("notes.txt", "sub/notes.txt", ".git", *named, *links):
         if name in links:
             (target / name).symlink_to(links[name])
         else:
