@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SHARDS = "safetensors"
 # endings of files of weights: those of other programs, other types or other parts of a model
-_WEIGHTS = {*FOREIGN_ENDINGS, ".safetensors", ".gguf", ".onnx"}
+_WEIGHTS = {*FOREIGN_ENDINGS, ".safetensors", ".gguf", ".onnx", ".onnx_data"}
 # the size of shards if the source is one file, which stays one: larger than any file
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
@@ -95,12 +95,12 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
         tell(f"{first_of(map(short_repr, container.left_out))} are not written: {NOT_BYTES}")
     others = [*_other_files(source, container)]
     if is_folder(target):
-        files = _beside(source, plan, others)
+        # a file may have any name, which says nothing about the folder that it becomes
+        stem = stem_of(path.name for path in container.files if path != source)
+        files = _beside(source, stem, plan, others)
         if shard_bytes is None:
             sizes = [FileState.at(path).nbytes for path in container.files]
             shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-        # a file may have any name, which says nothing about the folder that it becomes
-        stem = stem_of(path.name for path in container.files if path != source)
         files += plan_shards(tensors, metadata, shard_bytes, stem=stem)
     elif shard_bytes is not None:
         raise MemdescError(f"{str(target)!r} is one file; name a folder for shards")
@@ -117,7 +117,7 @@ def plan_output(target: Path, plan: Plan, shard_bytes: int | None) -> list[Plann
     return [file.with_data(known) for file in files]
 
 
-def _beside(source: Path, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile]:
+def _beside(source: Path, stem: str, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile]:
     """Plan what the other files of a model become in a folder; add steps and warnings."""
     is_changed = not all(step.change.is_copy for step in plan.steps)
     files, told, config = list[PlannedFile](), dict[str, list[str]](), list[Path]()
@@ -129,6 +129,11 @@ def _beside(source: Path, plan: Plan, paths: Sequence[Path]) -> list[PlannedFile
         elif not safe_path(source, name, "the file").exists():
             raise MemdescError(
                 f"{str(path)!r} is a link that leads nowhere; remove it, or put the file there"
+            )
+        elif name == f"{stem}.safetensors":
+            raise MemdescError(
+                f"{str(path)!r} is not a file of the checkpoint that was read, but loaders prefer "
+                "it; move away the weights that are wrong, or the index"
             )
         elif has_weights and path.parent == source:
             why = "left out, because they are not files of the checkpoint that was read"

@@ -77,7 +77,7 @@ _KEPT: list[tuple[_Files, _Files, tuple[str, ...], str]] = [
         for name in (
             *("pytorch_model.bin", "consolidated.00.pth", "model.fp16.safetensors"),
             *("model-00001-of-00002.fp16.safetensors", "model.safetensors.index.fp16.json"),
-            *("model.fp16.safetensors.index.json", "model-q4_0.gguf"),
+            *("model.fp16.safetensors.index.json", "model-q4_0.gguf", "x.onnx_data"),
         )
     ),
     (_ONE, {"2_Dense/model.safetensors": _OTHER}, (), "copied, but not converted: 2_Dense/model"),
@@ -157,14 +157,6 @@ def test_a_model_of_diffusers_is_read_beside_its_variants(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "file").iterdir()] == ["model.safetensors"]
 
 
-def test_weights_that_the_index_does_not_name_are_left_out(tmp_path: Path) -> None:
-    source = _made(tmp_path / "in", _TWO | {"model.safetensors": _OTHER})
-    (said,) = convert(source, tmp_path / "out", map=["a: f16"]).warnings
-    assert said == f"{_OTHERS}model.safetensors"
-    assert _names_in(tmp_path / "out") == {"a", "b"}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {*_TWO}
-
-
 def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "snapshots" / "abc" / "transformer"
     _made(tmp_path / "blobs", {"0a": {"a": _X}})
@@ -182,6 +174,11 @@ def test_folders_of_a_cache_have_links_to_its_files(tmp_path: Path) -> None:
 
 # files beside the tensors, and why they are refused
 _REFUSED: list[tuple[_Files, _Files, str]] = [
+    (
+        _TWO,
+        {"model.safetensors": _OTHER},
+        "is not a file of the checkpoint that was read, but loaders prefer it",
+    ),
     (_ONE, {"notes": Path("nowhere")}, "notes' is a link that leads nowhere"),
     (_ONE, {"notes": Path("../nowhere")}, "notes' is a link out of"),
     (_ONE, {"notes": Path("notes")}, "notes' cannot be followed"),
