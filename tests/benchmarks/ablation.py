@@ -58,7 +58,7 @@ from tests.benchmarks.turns import in_turns, is_move, listed_cases, source_of, t
 
 # modules that every variant shares: the threads, compiled code by its name, and what both sides of
 # a job know
-_SHARED = ("machine", "target", "tables")
+_SHARED = ("host", "machine", "target", "tables")
 _SHARED_RUNTIME = ("jit", "pool", "pool_block", "worker", "intrinsics")
 _MAX_ROUNDS = 12
 # Cases that a process looks at in turn: they share much of the machine code.
@@ -154,7 +154,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
-    "streamed rows": Mechanism({"schedule.post_ops:KernelConfig.streams_rows": _value(0)}),
+    "streamed rows": Mechanism({"schedule.batches:BatchBuilder.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(
         {"schedule.tile_steps:_StepWriter._prefetched_lines": _returns([])}
     ),

@@ -23,7 +23,7 @@ from reorder.cpu.schedule.select import (
     width_of,
 )
 from reorder.cpu.tables import Words
-from reorder.plan.nodes import Box, IndirectLoop
+from reorder.plan.nodes import SRC, Box, IndirectLoop
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import ReorderPlan
 
@@ -74,17 +74,31 @@ class BatchBuilder:
         self.place = place
         self.threads = threads
         self.machine = machine
+        # how many bytes of src and of dst may be read
+        self.ends = [
+            (desc.layout.last + 1) * desc.dtype.bits // BYTE_BITS for desc in (plan.src, plan.dst)
+        ]
         # bytes of src and dst together
         self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
-        # whether they exceed the caches
+        # whether they exceed the caches, so that non-temporal stores write conversions
         self.exceeds = machine.exceeds_cache(self.nbytes)
         # whether moves write whole lines of dst by non-temporal stores
         self.streams = machine.streams(self.nbytes, threads)
         # whether transpositions write whole lines of dst although they do not stream
         self.fills_lines = plan.dst.min_nbytes >= machine.filled_nbytes
+        # for tiles, elements between the start of a cache line and dst; None: any number
+        self.place_of_tiles = place * BYTE_BITS // plan.dst.dtype.bits if self.fills_lines else None
         # what `explain` shows: micro-kernels with the width of their elements, "tiles", and
         # "rotated rows"
         self.kernels: tuple[str, ...] = ()
+
+    @property
+    def streams_rows(self) -> bool:
+        """Whether non-temporal stores write long rows that are converted in place.
+
+        They do where the data exceed the threads' shares of the caches.
+        """
+        return self.machine.exceeds_parts(self.nbytes, self.threads)
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""
@@ -148,11 +162,10 @@ class BatchBuilder:
         bits = kernel.bits
         names = {f"{MICRO_KERNELS[box.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
-        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         place = self.place if bits >= BYTE_BITS and not indirect else 0
         is_large = bits > BYTE_BITS and self.nbytes > self.threads * _NEAR_NBYTES
         program, workloads, parts = encode(
-            boxes, src_end, self.machine.instructions, place, is_large=is_large
+            boxes, self.ends[SRC], self.machine.instructions, place, is_large=is_large
         )
         nbytes = sum(scheduled.written_nbytes() for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte

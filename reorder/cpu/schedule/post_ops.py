@@ -7,9 +7,9 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Instructions
-from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
+from reorder.plan.plan import ReorderPlan
 from reorder.values.binding import BETA
 from reorder.values.formats import (
     FORMATS,
@@ -161,41 +161,17 @@ class Stage(NamedTuple):
         return next(iter(computes), self)._replace(src=src, dst=dst)
 
 
-class KernelConfig:
-    """What all boxes of a plan share, whose batches a builder makes."""
+class KernelConfig(NamedTuple):
+    """The types and the post-ops of a plan, which its boxes share."""
 
-    def __init__(self, builder: BatchBuilder) -> None:
-        plan, self._builder = builder.plan, builder
-        self.src, self.dst, self.bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
-        self.instructions = builder.machine.instructions
-        # how many elements of src and of dst may be read
-        self.ends = plan.src.layout.last + 1, plan.dst.layout.last + 1
-        # whether src and dst together exceed the caches, so that dst is written by non-temporal
-        # stores
-        self.streams = builder.exceeds
-        # elements between the start of a cache line and dst; None: any number
-        place = builder.place * BYTE_BITS // plan.dst.dtype.bits
-        self.place = place if builder.fills_lines else None
-        # the working type
-        self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
-        # the roles whose values differ between elements, and the values of all roles
-        self.varying = [operand.role for operand in self.bound.varying]
-        self.values = dict(self.bound.by_role)
-        if "src_zero_point" in self.values:
-            self.values["src_zero_point"] = -self.values["src_zero_point"]  # they are added
-        limit = largest_number(self.dst) if self.bound.saturates else None
-        if limit is not None:
-            self.values["largest"] = np.array([limit])
-        if self.bound.through_f16:
-            self.values["through_f16"] = np.zeros(1)
-
-    @property
-    def streams_rows(self) -> bool:
-        """Whether non-temporal stores write long rows that are converted in place.
-
-        They do where the data exceed the threads' shares of the caches.
-        """
-        return self._builder.machine.exceeds_parts(self._builder.nbytes, self._builder.threads)
+    src: str
+    dst: str
+    # the working type
+    work: str
+    # the type in which the zero points of src are subtracted
+    exact: str
+    # the post-ops, by what their operands are
+    roles: frozenset[str]
 
     def stages(self, *, reads: bool, writes: bool) -> list[Stage]:
         """Return the stages between src and dst; none if elements are only moved.
@@ -207,7 +183,7 @@ class KernelConfig:
         operations = [
             Stage(work, work, work, operation, role)
             for role, operation in _OPERATIONS.items()
-            if role in self.values
+            if role in self.roles
         ]
         if self.src == self.dst and not operations:
             return []
@@ -215,11 +191,10 @@ class KernelConfig:
         # the types in which elements are computed
         first = self.src if reads and is_direct else as_bytes(self.src)
         last = self.dst if writes and is_direct else as_bytes(self.dst)
-        exact = difference_type(self.src, work, self.values.get("src_zero_point"))
-        if "src_zero_point" in self.values and exact != work:
+        if "src_zero_point" in self.roles and self.exact != work:
             # the difference of numbers of more than 24 bits is exact in f64 only
-            wide = operations[0]._replace(src=exact, dst=exact, work=exact)
-            operations[:1] = [wide, convert(exact, work)]
+            wide = operations[0]._replace(src=self.exact, dst=self.exact, work=self.exact)
+            operations[:1] = [wide, convert(self.exact, work)]
         path = [
             convert(self.src if reads else first, first),
             convert(first, operations[0].src if operations else work),
@@ -240,26 +215,49 @@ class KernelConfig:
 
         Integers of 4 bits are bytes there.
         """
-        return len(self.stages(reads=False, writes=False)) <= 1 and not self.bound.beta
+        return len(self.stages(reads=False, writes=False)) <= 1 and BETA not in self.roles
 
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        types = {self.src, self.dst, *([self.work] if self.bound.beta else [])}
+        types = {self.src, self.dst, *([self.work] if BETA in self.roles else [])}
         for stage in self.stages(reads=False, writes=False):
             types |= {stage.src, stage.dst}
         return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
 
-    def operands(self, stage: Stage) -> tuple[Operation, list[Array]]:
-        """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
-        operation, work, values = stage.operation, stage.work, self.values[stage.role]
-        tables: tuple[Array, ...] = (values,)
-        if operation is Operation.DIVIDE:
-            if has_exact_inverses(values):
-                operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
-            elif self.instructions.fma and has_quotient(values, work, stage.dst):
-                operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
-        return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
+
+def kernel_config(plan: ReorderPlan) -> KernelConfig:
+    """Return the types and the post-ops of a plan."""
+    src, dst, bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
+    work = narrow_working_type(src, dst, arithmetic=bound.is_arithmetic)
+    values = role_values(plan)
+    exact = difference_type(src, work, values.get("src_zero_point"))
+    return KernelConfig(src, dst, work, exact, frozenset(values))
+
+
+def role_values(plan: ReorderPlan) -> dict[str, Array]:
+    """Return the operands of each post-op of a plan."""
+    bound, values = plan.bound_attr, plan.bound_attr.by_role
+    if "src_zero_point" in values:
+        values["src_zero_point"] = -values["src_zero_point"]  # they are added
+    limit = largest_number(plan.dst.dtype.name) if bound.saturates else None
+    if limit is not None:
+        values["largest"] = np.array([limit])
+    if bound.through_f16:
+        values["through_f16"] = np.zeros(1)
+    return values
+
+
+def tables_of(stage: Stage, values: Array, *, has_fma: bool) -> tuple[Operation, list[Array]]:
+    """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
+    operation, work = stage.operation, stage.work
+    tables: tuple[Array, ...] = (values,)
+    if operation is Operation.DIVIDE:
+        if has_exact_inverses(values):
+            operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
+        elif has_fma and has_quotient(values, work, stage.dst):
+            operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
+    return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
 
 
 def convert(src: str, dst: str) -> Stage:

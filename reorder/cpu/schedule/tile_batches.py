@@ -12,7 +12,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, is_tiled
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Partition, StepRange, Workload, partition
-from reorder.cpu.schedule.post_ops import KernelConfig
+from reorder.cpu.schedule.post_ops import KernelConfig, kernel_config
 from reorder.cpu.schedule.program import points_in_bytes
 from reorder.cpu.schedule.tile_program import (
     OPERANDS,
@@ -38,7 +38,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    config = KernelConfig(builder)
+    config = kernel_config(plan)
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
@@ -68,8 +68,8 @@ def _tiles_of(
         widths,
         limit,
         in_place=config.is_single,
-        place=config.place,
-        streams=config.streams,
+        place=builder.place_of_tiles,
+        streams=builder.exceeds,
     )
 
 
@@ -98,7 +98,7 @@ def _tile_batch(
     workloads = []
     for tile in tiles:
         workloads.append(Workload(len(words), size_of(tile.outer), 1, 1, _size(tile)))
-        words += schedule_tile(config, tile, is_indirect=bool(indirect))
+        words += schedule_tile(builder, config, tile, is_indirect=bool(indirect))
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte

@@ -16,6 +16,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
+from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.operands import (
     Rows,
@@ -26,12 +27,20 @@ from reorder.cpu.schedule.operands import (
     tile_rows,
 )
 from reorder.cpu.schedule.partition import partition_chunks
-from reorder.cpu.schedule.post_ops import KernelConfig, Stage, as_bytes, convert
+from reorder.cpu.schedule.post_ops import (
+    KernelConfig,
+    Stage,
+    as_bytes,
+    convert,
+    role_values,
+    tables_of,
+)
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     SLOT_BITS,
+    SLOT_NBYTES,
     Base,
     Operation,
     StageTable,
@@ -42,19 +51,22 @@ from reorder.cpu.schedule.tile_program import (
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import simplify
+from reorder.values.binding import BETA
 
 
-def schedule_tile(config: KernelConfig, tile: Tile, *, is_indirect: bool) -> list[Any]:
+def schedule_tile(
+    builder: BatchBuilder, config: KernelConfig, tile: Tile, *, is_indirect: bool
+) -> list[Any]:
     """Return the instruction of tiles of one shape, as `encode_tile` does.
 
     With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
     """
-    writer = _StepWriter(config, tile, is_indirect=is_indirect)
+    writer = _StepWriter(builder, config, tile, is_indirect=is_indirect)
     buffer, in_dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
     stages = config.stages(reads=tile.reads, writes=tile.writes)
     if stages and not tile.reads:
         buffer = writer.move(buffer, writer.slot(Base.VALUES, stages[0].src))
-    old = writer.read_old() if config.bound.beta else None
+    old = writer.read_old() if BETA in config.roles else None
     for k, stage in enumerate(stages, 1):
         is_last = tile.writes and k == len(stages)
         other = Base.OTHERS if buffer.base is Base.VALUES else Base.VALUES
@@ -91,8 +103,13 @@ def _order(strides: list[int]) -> list[int]:
 class _StepWriter:
     """Writes the steps of tiles of one shape; parameters as for `schedule_tile`."""
 
-    def __init__(self, config: KernelConfig, tile: Tile, *, is_indirect: bool) -> None:
-        self.config, self.tile, self.is_indirect = config, tile, is_indirect
+    def __init__(
+        self, builder: BatchBuilder, config: KernelConfig, tile: Tile, *, is_indirect: bool
+    ) -> None:
+        self.builder, self.config, self.tile, self.is_indirect = builder, config, tile, is_indirect
+        # the operands of post-ops, and the roles of those that differ between elements
+        self.values = role_values(builder.plan)
+        self.varying = [operand.role for operand in builder.plan.bound_attr.varying]
         # the data of a tile, and the tile with its padding, which moves write
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.padded = tuple(node._replace(valid=node.extent) for node in tile.inner)
@@ -158,14 +175,16 @@ class _StepWriter:
         operation = stage.operation
         values: list[Any] = [Base.SRC]
         if stage.role:
-            operation, values = self.config.operands(stage)
+            operation, values = tables_of(
+                stage, self.values[stage.role], has_fma=self.builder.machine.instructions.fma
+            )
         strides, loops, operand = [0] * len(nodes), None, NO_OPERAND
         if operation is Operation.ACCUMULATE:
             assert old is not None  # noqa: S101 - there are values to add
             strides, values = old.strides, [old.base]
-        elif stage.role in self.config.varying:
+        elif stage.role in self.varying:
             # operands follow src and dst
-            operand = DST + 1 + self.config.varying.index(stage.role)
+            operand = DST + 1 + self.varying.index(stage.role)
             strides = [node.strides[operand] for node in nodes]
             extents = [node.extent for node in self.tile.outer]
             loops = [*zip(extents, self.outer_strides[operand], strict=True)]
@@ -201,7 +220,7 @@ class _StepWriter:
         next line of each.
         """
         has_stage = any(isinstance(step.interpreter, StageTypes) for step in self.steps)
-        if not self.config.streams_rows or has_stage:
+        if not self.builder.streams_rows or has_stage:
             return []
         src = self.in_place(Base.SRC, self.config.src)
         nodes = tuple(self.nodes[k] for k in _order(src.strides))
@@ -224,16 +243,16 @@ class _StepWriter:
         if dst.base is not Base.DST or dst.is_packed:
             return False
         nbits = rows.columns * dst.bits
-        is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
-        return (is_long and not rows.shift) or (self.config.streams and nbits >= LINE_BITS)
+        is_long = self.builder.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
+        return (is_long and not rows.shift) or (self.builder.exceeds and nbits >= LINE_BITS)
 
     def _starts_lines(self) -> bool:
         """Whether dst is written by non-temporal stores, and all tiles start a line of it."""
-        config = self.config
-        if config.place is None or self.is_indirect or not config.streams:
+        place = self.builder.place_of_tiles
+        if place is None or self.is_indirect or not self.builder.exceeds:
             return False
-        line = LINE_BITS // DATA_TYPES[config.dst].bits
-        starts = [config.place + self.offsets[DST], *self.outer_strides[DST]]
+        line = LINE_BITS // DATA_TYPES[self.config.dst].bits
+        starts = [place + self.offsets[DST], *self.outer_strides[DST]]
         return not any(start % line for start in starts)
 
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
@@ -248,10 +267,10 @@ class _StepWriter:
         )
         (box,) = simplify((Box((0, 0), inner),))
         box, bits = pack_for_kernels(box, src.bits)
-        instructions = self.config.instructions
+        instructions = self.builder.machine.instructions
         boxes = permuted_boxes(box, bits, instructions) or tile_boxes((box,), bits)
-        end = self.config.ends[src.base] * src.bits if src.base <= Base.DST else SLOT_BITS
-        program, workloads, parts = encode(boxes, end // BYTE_BITS, instructions)
+        end = self.builder.ends[src.base] if src.base <= Base.DST else SLOT_NBYTES
+        program, workloads, parts = encode(boxes, end, instructions)
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
