@@ -39,7 +39,7 @@ from reorder.cpu.schedule.tile_program import (
     StageTable,
     StageTypes,
 )
-from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.target import has_masks, register_bits
 from reorder.values.formats import FLOATS, INTEGERS
 
@@ -75,13 +75,14 @@ class _Stage(NamedTuple):
     # where src, dst and the operand start, and the tables of their rows
     starts: tuple[Location, ...]
     tables: list[Value]
+    beta: Location
     # where the tile that follows starts in src, and the table of its lines
     following: Value
     lines: Value
 
 
 def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
-    """Emit a stage; it writes to other memory than it reads from."""
+    """Emit a stage; src and dst are not the same, but `ACCUMULATE` may read operands from dst."""
     table, placement = load_fields(call.program, StageTable), load_fields(call.points, Placement)
     starts = (
         Location(call.src_at, placement.src_offset),
@@ -93,7 +94,9 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     skipped = placement.following_offset * types.prefetched_bits // BYTE_BITS
     following = placement.buffer_address + skipped
     # the tables of lines follow those of rows
-    stage = _Stage(types, table, starts, tables, following, first + size * len(starts))
+    lines = first + size * len(starts)
+    beta = Location(call.program + fields_of(StageTable).beta * WORD_NBYTES, 0)
+    stage = _Stage(types, table, starts, tables, beta, following, lines)
     if types.operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
         _emit_rows(stage, _Operands.ONE)
         return
@@ -101,7 +104,7 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
-            if types.operation is Operation.ACCUMULATE:  # the operands are in scratch
+            if types.operation is Operation.ACCUMULATE:  # the operands are in dst
                 _emit_rows(stage, _Operands.EACH)
                 return
             with either(table.operand_shift == 0) as (ungrouped, grouped):
@@ -147,7 +150,7 @@ def _emit_row(row: _Row) -> None:
     if packed is not None:
         _emit_pairs(row, packed.start)
         return
-    cover((0, row.columns), row.sizes, row.run, dst=_aligned(row))
+    cover((0, row.columns), row.sizes, row.run, overlaps=row.may_repeat, dst=_aligned(row))
 
 
 def _aligned(row: _Row) -> tuple[Elements, Location] | None:
@@ -195,7 +198,7 @@ def _emit_lines(row: _Row) -> None:
         _emit_row(row)
         return
     row.cuts_groups = True
-    run = partial(cover, sizes=row.sizes, emit=row.run)
+    run = partial(cover, sizes=row.sizes, emit=row.run, overlaps=row.may_repeat)
     elements, columns = row.dst.elements, row.columns
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
@@ -236,6 +239,8 @@ class _Row:
         operation = stage.types.operation
         self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
         self.columns: Value = stage.table.columns
+        # whether elements may be computed twice: not if dst has their operands
+        self.may_repeat = operation is not Operation.ACCUMULATE
         types, builder = stage.types, number.builder
         src, dst = (
             start + offsets[number]
@@ -248,16 +253,17 @@ class _Row:
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         # whether vectors may start within groups of operands
         self.cuts_groups = False
-        self.one_operand = self.one_inverse = None
+        self.one_operand = self.one_factor = None
         if operation is Operation.CONVERT:
             return
         operand = stage.starts[2] + stage.tables[2][number]
         self.operand = _side(builder, types.work, operand)
-        self.inverse = _side(builder, types.work, operand + stage.table.inverses)
+        factor = stage.beta if operation is Operation.ACCUMULATE else operand + stage.table.inverses
+        self.factor = _side(builder, types.work, factor)
         # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
         self.one_operand = self.operand.load_one() if single else None
-        if operation is Operation.NARROW_QUOTIENT and single:
-            self.one_inverse = self.inverse.load_one()
+        if single or operation is Operation.ACCUMULATE:
+            self.one_factor = self.factor.load_one()
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
@@ -290,11 +296,11 @@ class _Row:
         operation = types.operation
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
-        y = inverse = None
+        y = factor = None
         if operation not in _UNCHANGED:
             y = self._read(codec, self.operand, self.one_operand, i, mask)
-        if operation is Operation.NARROW_QUOTIENT:
-            inverse = self._read(codec, self.inverse, self.one_inverse, i, mask)
+        if operation in {Operation.NARROW_QUOTIENT, Operation.ACCUMULATE}:
+            factor = self._read(codec, self.factor, self.one_factor, i, mask)
         # finite scales and zero points turn no integer into a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
@@ -302,7 +308,7 @@ class _Row:
         )
         is_scaled = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
         return codec.encode(
-            _apply(codec, types, x, y, inverse),
+            _apply(codec, types, x, y, factor),
             types.work,
             types.dst,
             may_be_nan=has_nan,
@@ -350,17 +356,18 @@ _ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
     Operation.MULTIPLY: operator.mul,
     Operation.DIVIDE: operator.truediv,
     Operation.ADD: operator.add,
-    Operation.ACCUMULATE: operator.add,
 }
 
 
-def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, inverse: Value) -> Value:
+def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, factor: Value) -> Value:
     """Return the results of an operation in the working type; operands that it lacks are None."""
     if types.operation in _ARITHMETIC:
         return _ARITHMETIC[types.operation](x, y)
     match types.operation:
         case Operation.NARROW_QUOTIENT:
-            return _narrow_quotient(codec, types, x, y, inverse)
+            return _narrow_quotient(codec, types, x, y, factor)
+        case Operation.ACCUMULATE:
+            return x + factor * y
         case Operation.ROUND_F16:
             return codec.decode(codec.encode(x, types.work, "f16"), "f16", types.work)
         case Operation.CLAMP:

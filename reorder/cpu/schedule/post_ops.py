@@ -202,12 +202,13 @@ class KernelConfig(NamedTuple):
             convert(work, last),
             convert(last, self.dst if writes else last),
         ]
-        return _joined(path)
-
-    def stages_of_old(self) -> list[Stage]:
-        """Return the stages between the elements that dst holds and their values times beta."""
-        product = Stage(self.work, self.work, self.work, Operation.MULTIPLY, BETA)
-        return _joined([convert(self.dst, self.work), product])
+        stages: list[Stage] = []
+        for stage in path:
+            if stage.src == stage.dst and stage.operation is Operation.CONVERT:
+                continue
+            joined = stages[-1].joined(stage) if stages else None
+            stages[-1:] = [*stages[-1:], stage] if joined is None else [joined]
+        return stages
 
     @property
     def is_single(self) -> bool:
@@ -263,14 +264,3 @@ def tables_of(stage: Stage, values: Array, *, has_fma: bool) -> tuple[Operation,
 def convert(src: str, dst: str) -> Stage:
     """Return the stage that only converts."""
     return Stage(src, dst, narrow_working_type(src, dst, arithmetic=False))
-
-
-def _joined(path: list[Stage]) -> list[Stage]:
-    """Return stages that do the same as others, as few as possible."""
-    stages: list[Stage] = []
-    for stage in path:
-        if stage.src == stage.dst and stage.operation is Operation.CONVERT:
-            continue
-        joined = stages[-1].joined(stage) if stages else None
-        stages[-1:] = [*stages[-1:], stage] if joined is None else [joined]
-    return stages

@@ -37,7 +37,7 @@ class Operation(IntEnum):
     # division by multiplications, where dst has few bits: y is the residue of the inverse, and a
     # table of inverses follows that of residues
     NARROW_QUOTIENT = 3
-    # x + y, where y is the old dst times beta
+    # x + beta * y, where y is the old dst
     ACCUMULATE = 4
     # x limited to the range from -y to y
     CLAMP = 5
@@ -63,6 +63,8 @@ class StageTable(NamedTuple):
     operand_shift: int
     # elements from each operand to its inverse, for `NARROW_QUOTIENT`
     inverses: int
+    # the bits of beta as a number of the working type, for `ACCUMULATE`
+    beta: int
 
 
 class Placement(NamedTuple):

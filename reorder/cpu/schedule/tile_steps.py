@@ -144,15 +144,13 @@ class _StepWriter:
         return _Buffer(base, dtype, [node.strides[base] for node in self.nodes])
 
     def read_old(self) -> _Buffer:
-        """Return the values that dst holds before the reorder, times beta."""
+        """Return the values that dst holds before the reorder."""
         old = self.in_place(Base.DST, self.config.dst)
         if not self.tile.writes:
             old = self.move(old, self.slot(Base.OLD_ELEMENTS, old.dtype))
-        for stage in self.config.stages_of_old():
-            is_first = old.base is not Base.OLD_VALUES
-            base = Base.OLD_VALUES if is_first else Base.OLD_ELEMENTS
-            old = self.run(stage, old, self.slot(base, stage.dst))
-        return old
+        if old.dtype == self.config.work:
+            return old
+        return self.convert(old, self.slot(Base.OLD_VALUES, self.config.work))
 
     def convert(self, src: _Buffer, dst: _Buffer, *, padded: bool = False) -> _Buffer:
         """Convert into another type."""
@@ -178,10 +176,12 @@ class _StepWriter:
             operation, values = tables_of(
                 stage, self.values[stage.role], has_fma=self.builder.machine.instructions.fma
             )
-        strides, loops, operand = [0] * len(nodes), None, NO_OPERAND
+        strides, loops, operand, beta = [0] * len(nodes), None, NO_OPERAND, 0
         if operation is Operation.ACCUMULATE:
             assert old is not None  # noqa: S101 - there are values to add
+            beta = int.from_bytes(values[0].tobytes(), "little", signed=True)
             strides, values = old.strides, [old.base]
+            operand = DST if old.base is Base.DST else NO_OPERAND
         elif stage.role in self.varying:
             # operands follow src and dst
             operand = DST + 1 + self.varying.index(stage.role)
@@ -200,7 +200,7 @@ class _StepWriter:
             values = [np.append(table, table[-1]) for table in values]
         table = values[0] if len(values) == 1 else np.concatenate(values)
         inverses = len(values[0]) if len(values) > 1 else 0
-        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, inverses)
+        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, inverses, beta)
         words = [start for starts in rows.tables for start in starts]
         lines = self._prefetched_lines(order)
         program = np.array([*head, *words, *lines], np.int64)

@@ -52,8 +52,9 @@ def _words(code: object) -> str:
         (("f32", "abcd"), ("s8", "acdb"), _SCALE, "f32, f32, s8; move 8"),
         # a pair without a stage of its own has values between
         (("f16", "abcd"), ("bf16", "abcd"), None, "f16 to f32; f32 to bf16"),
-        # the old dst becomes values times beta first
-        (("f32", "abcd"), ("s8", "abcd"), Attr(beta=0.5), "s8, f32, f32; f32, f32, s8"),
+        # the old dst becomes values first, if it has others
+        (("f32", "abcd"), ("s8", "abcd"), Attr(beta=0.5), "s8 to f32; f32, f32, s8"),
+        (("s8", "abcd"), ("f32", "abcd"), Attr(beta=0.5), "s8, f32, f32"),
         # differences of 32 bits are exact in f64 only
         (
             ("s32", "abcd"),
