@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
     name: str
     # the type and the shape of its words
-    kind: str
+    dtype: str
     shape: tuple[int, ...]
     nbytes: int
     # what they hold, as the file says or else as the type and the shape do
@@ -43,14 +43,14 @@ class Stored(NamedTuple):
     @property
     def element(self) -> str:
         """The type of its elements: a file may hold one that its container does not have."""
-        return self.desc.dtype.name if isinstance(self.desc, MemoryDesc) else self.kind
+        return self.desc.dtype.name if isinstance(self.desc, MemoryDesc) else self.dtype
 
     def is_flat(self, ndims: int) -> bool:
         """Whether it has bytes in one dim, which say nothing about several."""
         return self.element == "u8" and len(self.shape) == 1 and ndims > 1
 
     def __str__(self) -> str:
-        return f"{self.name!r} of {self.kind} and shape {self.shape}"
+        return f"{self.name!r} of {self.dtype} and shape {self.shape}"
 
 
 class Bound(NamedTuple):
@@ -174,7 +174,7 @@ class _Search(NamedTuple):
         for part in self.parts:
             stored, option = self.stored[part.tensor], (part.words or part.kind)[1:-1]
             if option in legal and option not in known:
-                known[option] = stored.element if stored.element in legal[option] else stored.kind
+                known[option] = stored.element if stored.element in legal[option] else stored.dtype
             if callable(part.shows):
                 with about(str(stored)):
                     known |= part.shows(bytes(stored.read()))
@@ -199,9 +199,9 @@ class _Search(NamedTuple):
                 raise _OtherDimsError(f"{stored} does not have the dims ({listed})")
             sizes = [Fraction(size) for size in shape]
             words = DATA_TYPES.get(part.words)
-            if words is not None and stored.kind in DATA_TYPES:
+            if words is not None and stored.dtype in DATA_TYPES:
                 # the same words as integers of another width
-                sizes[-1] *= Fraction(DATA_TYPES[stored.kind].bits, words.bits)
+                sizes[-1] *= Fraction(DATA_TYPES[stored.dtype].bits, words.bits)
             yield from map(_Equation, axes, sizes, [stored] * len(axes))
 
     def of_elements(
@@ -303,10 +303,10 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
 
 def _numbers(stored: Stored, count: int) -> list[int]:
     """Return the integers that a tensor holds. Fails if it does not hold this many."""
-    if not is_word(stored.kind) or stored.nbytes != DATA_TYPES[stored.kind].nbytes(count):
+    if not is_word(stored.dtype) or stored.nbytes != DATA_TYPES[stored.dtype].nbytes(count):
         what = "an integer" if count == 1 else f"{count} integers"
         raise MemdescError(f"{stored} does not hold {what}")
-    numbers: list[int] = np.frombuffer(stored.read(), DATA_TYPES[stored.kind].numpy).tolist()
+    numbers: list[int] = np.frombuffer(stored.read(), DATA_TYPES[stored.dtype].numpy).tolist()
     return numbers
 
 
@@ -324,32 +324,32 @@ def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
 
 def _misfit(held: Stored, words: Words) -> str:
     """Return how a stored tensor differs from one of a record; empty if it does not."""
-    kind = held.element
+    dtype = held.element
     if words.desc is not None and held.desc == words.desc:
         return ""
     if held.is_described:
-        wanted = words.desc or f"{words.kind} of {words.shape}"
+        wanted = words.desc or f"{words.dtype} of {words.shape}"
         return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
     if held.nbytes == words.nbytes:
-        held_type, word_type = (DATA_TYPES.get(name) for name in (kind, words.kind))
+        held_type, word_type = (DATA_TYPES.get(name) for name in (dtype, words.dtype))
         # bytes in wider words, which bitsandbytes calls quant_storage
-        are_bytes = words.kind == "u8" and all(
+        are_bytes = words.dtype == "u8" and all(
             len(shape_like(shape, 1)) == 1 for shape in (held.shape, words.shape)
         )
         # integers that are not words mean other numbers in another type
-        is_word = words.desc is None or words.desc.dtype.name != words.kind
+        is_word = words.desc is None or words.desc.dtype.name != words.dtype
         # words of integers of another width, or the bits of a type that the container lacks
-        is_alike = held_type is not None and word_type is not None and kind == f"u{word_type.bits}"
+        is_alike = held_type is not None and word_type is not None and dtype == f"u{word_type.bits}"
         if held_type is not None and word_type is not None and word_type.numpy.kind in "iu":
             is_alike = held_type.numpy.kind in "iu" and not held_type.is_packed and is_word
         is_alike = is_alike and held.shape[:-1] == words.shape[:-1]
         if held.is_flat(2) or are_bytes or is_alike:
             return ""
-    if kind == words.kind and shape_like(held.shape, len(words.shape)) == words.shape:
+    if dtype == words.dtype and shape_like(held.shape, len(words.shape)) == words.shape:
         return ""
     return (
-        f"of {kind} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} of "
-        f"{words.kind} and {words.nbytes} bytes"
+        f"of {dtype} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} of "
+        f"{words.dtype} and {words.nbytes} bytes"
     )
 
 

@@ -238,12 +238,12 @@ def _block_types() -> Iterator[tuple[int, GgufType]]:
 
 _BY_NUMBER = dict(_block_types())
 GGUF_TYPES: Mapping[str, GgufType] = MappingProxyType(
-    {kind.name: kind for kind in _BY_NUMBER.values()}
+    {row.name: row for row in _BY_NUMBER.values()}
 )
 _PLAIN = {0: "f32", 1: "f16", 24: "s8", 25: "s16", 26: "s32", 27: "s64", 28: "f64", 30: "bf16"}
 # Numbers of GGUF's types, with the names of data types and records here.
 GGUF_NUMBERS: Mapping[int, str] = MappingProxyType(
-    dict(sorted((_PLAIN | {number: kind.name for number, kind in _BY_NUMBER.items()}).items()))
+    dict(sorted((_PLAIN | {number: row.name for number, row in _BY_NUMBER.items()}).items()))
 )
 
 

@@ -274,9 +274,9 @@ def _group(options: Options, size: int) -> int:
     return options["group"] if options["group"] > 0 else max(size, 1)
 
 
-def _bnb_state(kind: str, dims: tuple[int, ...], options: Options) -> bytes:
+def _bnb_state(quant_type: str, dims: tuple[int, ...], options: Options) -> bytes:
     block, dtype = options["block"], options["dtype"]
-    state = {"quant_type": kind, "blocksize": block, "dtype": dtype, "shape": [*dims]}
+    state = {"quant_type": quant_type, "blocksize": block, "dtype": dtype, "shape": [*dims]}
     return json.dumps(state).encode()
 
 

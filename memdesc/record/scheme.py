@@ -208,7 +208,7 @@ class Part(NamedTuple):
 class Words(NamedTuple):
     """How a tensor of a record is stored: the type and the shape of its words."""
 
-    kind: str
+    dtype: str
     shape: tuple[int, ...]
     nbytes: int
     # what the words hold; None if files do not say it
@@ -307,7 +307,7 @@ class Scheme(NamedTuple):
         parts = self.parts_of(sizes.options)
         stored = [sizes.fields(part, is_code=part is parts[0]) for part in parts if not part.values]
         constants = tuple(
-            Constant(part.tensor, sizes.kind(part.kind), tuple(part.values(dims, sizes.options)))
+            Constant(part.tensor, sizes.filled(part.kind), tuple(part.values(dims, sizes.options)))
             for part in parts
             if part.values
         )
@@ -348,7 +348,7 @@ class _Sizes(NamedTuple):
     dims: tuple[int, ...]
     options: Options
 
-    def kind(self, text: str) -> str:
+    def filled(self, text: str) -> str:
         """Return a type or an order in which options stand."""
         experts = "_experts" if self.letters == self.scheme.stacked else ""
         word = 32 // self.options.get("bits", 32)
@@ -402,15 +402,15 @@ class _Sizes(NamedTuple):
 
     def words(self, part: Part, desc: RecordDesc, nbytes: int, count: int | None) -> Words:
         """Return how a tensor is stored that begins with a part, or is a constant of `count`."""
-        kind = self.kind(part.words or part.kind)
+        dtype = self.filled(part.words or part.kind)
         if count is not None:
-            return Words(kind, (count,), nbytes, memory_desc((count,), kind))
+            return Words(dtype, (count,), nbytes, memory_desc((count,), dtype))
         held = [field for field in desc.fields if field.tensor == part.tensor]
         is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
         axes = self.axes(part)
         shape = tuple(map(self.extent, axes))
         shape = (1,) if all(map(self.is_one, axes)) else shape
-        return Words(kind, shape, nbytes, held[0].desc if is_told else None)
+        return Words(dtype, shape, nbytes, held[0].desc if is_told else None)
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
@@ -428,13 +428,13 @@ class _Sizes(NamedTuple):
             self.extent(axis)
         groups = (1,) * len(self.dims) if is_code else self.groups(part)
         sizes = tuple(-(-size // group) for size, group in zip(self.dims, groups, strict=True))
-        kind, order = self.kind(part.kind), part.order
+        kind, order = self.filled(part.kind), part.order
         if self.letters == self.scheme.stacked:
             order = part.stacked_order or order
         if callable(order):
             return [Field(part.name, kind, order(sizes, self.options), groups, part.tensor)]
         if kind in DATA_TYPES:
-            layout = memory_desc(sizes, kind, self.kind(order)).layout
+            layout = memory_desc(sizes, kind, self.filled(order)).layout
             return [Field(part.name, kind, layout, groups, part.tensor)]
         width = gcd(int(kind[1:]), 8)
         count = int(kind[1:]) // width

@@ -50,9 +50,9 @@ _MAX_SHIFT = 16
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 # what is decoded from arrays, by the name here and by that in GGUF
 _TYPES = {
-    name: kind
-    for kind in map(gguf_type, (*DIRECT, *GGUF_TYPES))
-    for name in (kind.name, str(kind).lower())
+    name: row
+    for row in map(gguf_type, (*DIRECT, *GGUF_TYPES))
+    for name in (row.name, str(row).lower())
 }
 _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
 # The most blocks in a row of the matrix that blocks are decoded as: each needs offsets of its own.
@@ -128,8 +128,8 @@ def _chunks(
 ) -> Iterator[tuple[PlacedPattern, Memory, Memory]]:
     """Yield parts of a record with row-major memory, which they share, and that of the caller."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
-    kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
-    whole = row_major(dims, kind)
+    dtype = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
+    whole = row_major(dims, dtype)
     if desc == whole:
         yield placed, memory, memory
         return
@@ -137,10 +137,10 @@ def _chunks(
     if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
         step = layout.outer(0).step
         rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
-    buffer = uninitialized_bytes(row_major((rows, *dims[1:]), kind).nbytes)
+    buffer = uninitialized_bytes(row_major((rows, *dims[1:]), dtype).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        plain, chunk, part = row_major(sizes, kind), placed, desc
+        plain, chunk, part = row_major(sizes, dtype), placed, desc
         if sizes != dims:
             chunk = placed.part(first * segments, (first + sizes[0]) * segments)
             part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
@@ -201,12 +201,12 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     >>> reorder.records.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()
     [[-3.0, -2.5, -2.0, -1.5], [-3.0, -2.5, -2.0, -1.5]]
     """
-    kind = _type_of(qtype)
-    rows = _rows(data, kind)
-    dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
+    stored = _type_of(qtype)
+    rows = _rows(data, stored)
+    dims = (*rows.shape[:-1], rows.shape[-1] // stored.nbytes * stored.block)
     torch = sys.modules.get("torch")
     torch = torch if torch is not None and isinstance(data, torch.Tensor) else None
-    if out is None and kind.name == "f32":
+    if out is None and stored.name == "f32":
         is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
         is_kept = is_aligned and (torch is None or rows.flags.writeable)
         # reshaped, since a dim of size 1 of `data` may have any stride
@@ -217,30 +217,30 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
         else:
             made = _output(out, dims, rows)
         if 0 not in dims:
-            _decode(rows, kind, made, threads)
+            _decode(rows, stored, made, threads)
     if out is not None:
         return out
     return made if torch is None else torch.from_numpy(made)
 
 
 def _decode(
-    rows: NDArray[np.uint8], kind: GgufType, out: NDArray[Any], threads: int | None
+    rows: NDArray[np.uint8], stored: GgufType, out: NDArray[Any], threads: int | None
 ) -> None:
     """Decode rows of bytes, at least one, into an array of the result's dims."""
     dims, dtype = out.shape, data_type(out.dtype).name
     threads = current_limit() if threads is None else checked_threads(threads)
     source = rows.reshape(-1)
     bare = out.reshape(-1).view(np.uint8) if out.flags.c_contiguous else None
-    if bare is not None and kind.name in GGUF_TYPES and dtype in DIRECT:
-        _decoder(kind.name, dims)({TENSOR: source}, bare, dtype, threads)
+    if bare is not None and stored.name in GGUF_TYPES and dtype in DIRECT:
+        _decoder(stored.name, dims)({TENSOR: source}, bare, dtype, threads)
         return
     dst = as_output(out, None) if bare is None else Memory.attached(row_major(dims, dtype), bare)
-    if kind.name in GGUF_TYPES:
-        decode_into(Record(record_desc(dims, kind.name), rows), dst, threads)
+    if stored.name in GGUF_TYPES:
+        decode_into(Record(record_desc(dims, stored.name), rows), dst, threads)
         return
-    if address_of(source) % kind.nbytes:
+    if address_of(source) % stored.nbytes:
         source = source.copy()
-    reorder(Memory.attached(row_major(dims, kind.name), source), out=dst, threads=threads)
+    reorder(Memory.attached(row_major(dims, stored.name), source), out=dst, threads=threads)
 
 
 @lru_cache(maxsize=64)  # the tensors of a model have few shapes
@@ -273,32 +273,32 @@ def _type_of(qtype: Any) -> GgufType:
     return row
 
 
-def _array(what: str, value: Any, kinds: str) -> NDArray[Any]:
+def _array(what: str, value: Any, elements: str) -> NDArray[Any]:
     refuse_masked(what, value)
     if isinstance(value, np.ndarray):
         return value
     if not is_exporter(value):
         raise MemdescError(
-            f"{what} must be an ndarray or a torch tensor of {kinds}, not {short_repr(value)}"
+            f"{what} must be an ndarray or a torch tensor of {elements}, not {short_repr(value)}"
         )
     return from_dlpack(value, what, write=what == "out")
 
 
-def _rows(data: Any, kind: GgufType) -> NDArray[np.uint8]:
+def _rows(data: Any, stored: GgufType) -> NDArray[np.uint8]:
     array = _array("data", data, "uint8")
     legal = [np.dtype(np.uint8)]
-    if kind.name in DIRECT:
-        legal.append(DATA_TYPES[kind.name].numpy)
+    if stored.name in DIRECT:
+        legal.append(DATA_TYPES[stored.name].numpy)
     if array.dtype not in legal or not array.ndim:
         what = " or ".join(map(str, legal))
         raise MemdescError(
-            f"data of {kind} must be rows of {what}, not {array.shape} {array.dtype}"
+            f"data of {stored} must be rows of {what}, not {array.shape} {array.dtype}"
         )
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
-    if rows.shape[-1] % kind.nbytes:
-        blocks = f"blocks of {kind.nbytes} bytes for {counted(kind.block, 'element')}"
+    if rows.shape[-1] % stored.nbytes:
+        blocks = f"blocks of {stored.nbytes} bytes for {counted(stored.block, 'element')}"
         raise MemdescError(
-            f"{kind} has {blocks}, which do not divide rows of {rows.shape[-1]} bytes"
+            f"{stored} has {blocks}, which do not divide rows of {rows.shape[-1]} bytes"
         )
     return rows
 

@@ -103,7 +103,7 @@ def integers_of(
     desc: RecordDesc,
     number: Number,
     read: Callable[..., NDArray[Any]] = read_field,
-    kind: Any = None,
+    dtype: Any = None,
 ) -> NDArray[Any]:
     """Return the integers in the joined fields of a number, before `minus`."""
     narrow = np.int32 if number_bits(desc, number) <= _NARROW else np.int64
@@ -114,7 +114,7 @@ def integers_of(
         if is_signed(field) and not number.is_looked_up:  # codes in a table are unsigned
             sign = bits.dtype.type(1 << field.bits - 1)
             bits = ((bits ^ sign) - sign).view(f"i{bits.itemsize}")
-        joined = bits.astype(kind or narrow) << shift | joined
+        joined = bits.astype(dtype or narrow) << shift | joined
     integers: NDArray[Any] = joined
     return integers
 
@@ -139,11 +139,11 @@ def number_values(
     return np.array(number.table, np.float32)[joined] if number.table else values
 
 
-def _floats(bits: NDArray[Any], kind: str) -> NDArray[Any]:
+def _floats(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
     is_byte = bits.itemsize == 1  # casts of narrow floats are slow
     codes = np.arange(256, dtype=np.uint8) if is_byte else bits
     with np.errstate(invalid="ignore"):
-        values: NDArray[Any] = codes.view(DATA_TYPES[kind].numpy).astype(np.float32)
+        values: NDArray[Any] = codes.view(DATA_TYPES[dtype].numpy).astype(np.float32)
     return values[bits] if is_byte else values
 
 
@@ -226,11 +226,11 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
     return np.where(np.isnan(x), np.float32(np.nan), x)
 
 
-def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
+def rounded(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Return f32 values rounded to a narrower float type, as f32."""
-    if kind == "f32":
+    if dtype == "f32":
         return values
-    return decode(encode(values, data_type(kind)), data_type(kind), "f32")
+    return decode(encode(values, data_type(dtype)), data_type(dtype), "f32")
 
 
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:

@@ -453,8 +453,8 @@ class _Conversion:
         codes = codes.transpose(self.order)
         if is_changed:
             # a larger change than codes of a byte can have is refused below, with its numbers
-            kind = np.int16 if abs(delta).max() < 1 << 14 else np.int64
-            delta = np.reshape(delta.astype(kind), np.shape(delta) or (1,) * codes.ndim)
+            dtype = np.int16 if abs(delta).max() < 1 << 14 else np.int64
+            delta = np.reshape(delta.astype(dtype), np.shape(delta) or (1,) * codes.ndim)
             for dim, size in enumerate(codes.shape):
                 if delta.shape[dim] > 1:
                     delta = delta.repeat(np.diff(self.starts[dim], append=size), dim)

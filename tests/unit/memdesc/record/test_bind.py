@@ -38,7 +38,7 @@ def stored(desc: RecordDesc) -> dict[str, Stored]:
     return {
         name: Stored(
             f"fc.{name}",
-            words.kind,
+            words.dtype,
             words.shape,
             words.nbytes,
             None,
@@ -78,7 +78,7 @@ def test_a_record_is_found_in_its_tensors(name: str, options: dict[str, Any]) ->
         assert len({*found}) == len(found)
         # the shape of the words times their width is what the fields and constants take
         for role, words in scheme.words(desc).items():
-            assert prod(words.shape) * DATA_TYPES[words.kind].bits == 8 * desc.tensors[role]
+            assert prod(words.shape) * DATA_TYPES[words.dtype].bits == 8 * desc.tensors[role]
             assert words.nbytes == desc.tensors[role]
 
 
@@ -147,7 +147,7 @@ def test_what_no_shape_shows_is_asked_for_and_found() -> None:
     assert bind(SCHEMES["ocp_mxfp4"], held, {"swizzled": True}).descs == (desc,)
     # a range of blocks that another tensor rules out is not tried through
     held = stored(record_desc((1 << 20, 1 << 40), "fp8_block", block="1x549755813888"))
-    held["weight"] = held["weight"]._replace(kind="f32", nbytes=1 << 62)
+    held["weight"] = held["weight"]._replace(dtype="f32", nbytes=1 << 62)
     assert len(bind(SCHEMES["fp8_block"], held, {}).tried) <= 64
 
 
