@@ -1,7 +1,9 @@
-"""`memdesc compare`: compare two tensors or checkpoints by their values."""
+"""`memdesc compare`: compare two tensors, checkpoints or folders by their values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -12,7 +14,14 @@ from numpy.typing import NDArray
 from memdesc import MemdescError
 from memdesc.dtypes import DATA_TYPES
 from memdesc.tags import LETTERS
-from reorder.checkpoints.compare import Pair, compare_contents, contents_of, numbers_of
+from reorder.checkpoints.compare import (
+    Content,
+    Contents,
+    Pair,
+    compare_contents,
+    contents_of,
+    numbers_of,
+)
 from reorder.checkpoints.files import read_model
 from reorder.checkpoints.formats.table import FORMATS, read_container
 from reorder.checkpoints.weights import Weight
@@ -20,6 +29,7 @@ from reorder.cli.command import Command, Facts, Options, Said, facts_of
 from reorder.cli.tensors import Operand, Reading
 from reorder.comparison import Difference, compare_values
 from reorder.disk import as_path
+from reorder.memory.memory import Memory
 
 # how many ranges of one dim are printed
 _SHOWN = 8
@@ -38,15 +48,40 @@ def _answer(options: Options) -> tuple[Facts, int]:
         raise MemdescError(msg)
     if absent:
         raise MemdescError(f"{absent[0]!r} cannot be read: there is no such file or folder")
-    layouts = (options.from_a, options.from_b, options.dims)
-    if layouts != (None,) * 3 or not (has_folder or all(map(_is_checkpoint, paths))):
+    if all(map(_is_folder_of_files, paths)):
+        (left, unread_a), (right, unread_b) = (_files(options, side) for side in "ab")
+        if left or right:
+            return _compare_sets(options, left, right, unread_a | unread_b)
+    layouts = (options.from_a, options.from_b, options.dims, options.offset)
+    if layouts != (None,) * 4 or not (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_tensors(options)
     if options.dtype is not None:
         raise MemdescError(
             f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
             "tensors"
         )
-    return _compare_sets(options)
+    return _compare_sets(options, *contents_of(*paths))
+
+
+def _operand(options: Options, side: str, a: str, b: str) -> Operand:
+    """Return the file of a side with what the options say about it."""
+    layout, path = (options.from_a, a) if side == "a" else (options.from_b, b)
+    operand, dtype = Operand(path), options.dtype
+    has_raw = any(Operand(each).is_raw for each in (a, b))
+    if layout is None and has_raw and not operand.is_raw and operand.entry.dtype in DATA_TYPES:
+        dtype = None  # the type of raw bytes is not that of an array that says its own
+    offset = options.offset if operand.is_raw else None
+    return Operand(path, Reading(layout, options.dims, dtype, f"--from-{side}", offset))
+
+
+def _numbers(operand: Operand) -> Memory:
+    """Return what a file holds, or what its weight stands for."""
+    weight = _only_weight(operand)
+    return operand.read()[0] if weight is None else numbers_of(weight)
+
+
+def _read(options: Options, side: str, a: str, b: str) -> Memory:
+    return _numbers(_operand(options, side, a, b))
 
 
 def _only_weight(operand: Operand) -> Weight | None:
@@ -71,20 +106,12 @@ def _memory_order(dims: tuple[int, ...], axes: tuple[int, ...]) -> str | None:
 
 def _compare_tensors(options: Options) -> tuple[Facts, int]:
     paths = options.a, options.b
-    operands = [Operand(path) for path in paths]
-    has_raw = any(operand.is_raw for operand in operands)
-    for operand, layout, flag in zip(
-        operands, (options.from_a, options.from_b), ("--from-a", "--from-b"), strict=True
-    ):
-        # the type of raw bytes is not that of an array that says its own
-        has_type = layout is None and not operand.is_raw and operand.entry.dtype in DATA_TYPES
-        dtype = None if has_raw and has_type else options.dtype
-        operand.how = Reading(layout, options.dims, dtype, flag)
-    weights = [*map(_only_weight, operands)]
-    a, b = (
-        operand.read()[0] if weight is None else numbers_of(weight)
-        for operand, weight in zip(operands, weights, strict=True)
-    )
+    if options.offset is not None and not any(Operand(path).is_raw for path in paths):
+        raise MemdescError(
+            f"--offset is for raw bytes; {options.a!r} and {options.b!r} say where theirs are"
+        )
+    operands = [_operand(options, side, *paths) for side in "ab"]
+    a, b = map(_numbers, operands)
     if a.desc.dims != b.desc.dims:
         order = _memory_order(a.desc.dims, b.desc.dims)
         hint = (
@@ -111,7 +138,7 @@ def _compare_tensors(options: Options) -> tuple[Facts, int]:
         names = [f"dim {k}" + (f" ({letters[k]})" if letters else "") for k in range(a.desc.ndims)]
         where = [_where(*pair) for pair in zip(names, result.by_dim, strict=True)]
         facts |= {"worst": worst, "first": first, "where": where}
-    codes = [x for x, weight in zip(operands, weights, strict=True) if weight is None]
+    codes = [operand for operand in operands if _only_weight(operand) is None]
     if notes := [note for operand in codes if (note := operand.codes_note())]:
         facts["notes"] = notes
     padding = dict(zip("ab", result.padding, strict=True))
@@ -175,6 +202,29 @@ def _where(dim: str, counts: NDArray[np.int64]) -> Said:
     return Said({"dim": dim, "differing": ranges, "of": size}, text)
 
 
+def _is_folder_of_files(path: str) -> bool:
+    """Whether a path is a folder of dumps, rather than that of a model."""
+    folder = as_path(path)
+    return folder.is_dir() and not any(
+        entry.name.endswith(_CHECKPOINTS) for entry in folder.iterdir()
+    )
+
+
+def _files(options: Options, side: str) -> tuple[Contents, dict[str, str]]:
+    """Return the files of a side by name, and why everything else in its folder is not read."""
+    files, unread = {}, {}
+    for entry in sorted(as_path(getattr(options, side)).iterdir()):
+        name = entry.name
+        if entry.is_file():
+            pair = (str(as_path(folder) / name) for folder in (options.a, options.b))
+            files[name] = Content(name, name, partial(_read, options, side, *pair))
+        elif entry.is_dir():
+            unread[name] = "it is a folder; compare it by its path"
+        else:
+            unread[name] = "it is not a file"
+    return files, unread
+
+
 def _is_checkpoint(path: str) -> bool:
     """Whether a path has several tensors, or a format for several."""
     file = as_path(path)
@@ -186,9 +236,10 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _compare_sets(options: Options) -> tuple[Facts, int]:
-    """Compare what has the same name in both checkpoints."""
-    left, right, unread = contents_of(options.a, options.b)
+def _compare_sets(
+    options: Options, left: Contents, right: Contents, unread: Mapping[str, str]
+) -> tuple[Facts, int]:
+    """Compare what has the same name on both sides; `unread` says why something is left out."""
     pairs = [*compare_contents(left, right, **_tolerance(options))]
     apart = [pair for pair in pairs if not pair.is_equal]
     facts: Facts = {

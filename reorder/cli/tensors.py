@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from memdesc import (
 )
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
+from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names.images import is_image
 from memdesc.tuples import NamedTuple
@@ -62,6 +64,8 @@ _NAMED = re.compile(
     f"(.*?(?:{'|'.join(re.escape(r.ending) for r in FORMATS.values() if not r.is_array)})):(.*)",
     re.DOTALL,
 )
+# how OpenVINO names its dumps: with their layout
+_DUMP = re.compile(SYSTEMS["openvino"].spelling or "", re.DOTALL)
 # the most names of tensors in one message
 _SHOWN = 8
 
@@ -207,8 +211,9 @@ class Operand:
     def read(self) -> tuple[Memory, bool]:
         """Read a tensor; also returns whether only the caller knows what its bytes mean.
 
-        Raw bytes need a layout. For an array, a layout with sizes describes its bytes, and one
-        without sizes the order of its axes. A descriptor in the file must agree with the options.
+        Raw bytes need a layout, unless the name of a dump has one. For an array, a layout with
+        sizes describes its bytes, and one without sizes the order of its axes. A descriptor in the
+        file must agree with the options.
         """
         if self.is_raw:
             return self._read_raw(), True
@@ -269,7 +274,7 @@ class Operand:
     def _parse(self, dims: tuple[int, ...] | None, **default: Any) -> MemoryDesc | ImageDesc:
         """Return the layout that an option gives; a message names the options that it lacks."""
         try:
-            return parse_layout(self.how.layout or "", dims, self.how.dtype, **default)
+            return parse_layout(self.how.layout or self._dump, dims, self.how.dtype, **default)
         except UnknownFormatError as error:
             reason, give, lacking = str(error).rpartition("; give ")
             named = re.sub("dims|dtype", r"--\g<0>", lacking) if give else lacking
@@ -340,14 +345,36 @@ class Operand:
             raise MemdescError(f"{self.text!r} became shorter while it was being read")
         return data
 
+    @cached_property
+    def _dump(self) -> str:
+        """The layout in the name of a dump; empty for other names, and after an offset."""
+        name = Path(self.file).name
+        is_dump = self.how.offset is None and _DUMP.fullmatch(name)
+        return f"openvino:{name}" if is_dump else ""
+
+    def _raw_layout(self) -> MemoryDesc | ImageDesc:
+        """Return the layout that an option gives, or the name of a dump; they must agree."""
+        named, reason = None, ""
+        try:
+            named = buffer_of(parse_layout(self._dump)) if self._dump else None
+        except MemdescError as error:
+            reason = f": {error}"
+        if self.how.layout is None and named is None:
+            raise MemdescError(
+                f"{self.text!r} holds raw bytes, and its name does not say what they are; give "
+                f"{self.how.flag} with a layout, --dims and --dtype{reason}"
+            )
+        layout = self._parse(self.how.dims, default=None)
+        if named is not None and buffer_of(layout) != named:
+            raise MemdescError(
+                f"the name of {self.text!r} says {named!r}, which contradicts {self.how.flag}, "
+                f"which says {layout!r}; leave that out, or rename the file if its name is wrong"
+            )
+        return layout
+
     def _read_raw(self) -> Memory:
         path, how, size = self.text, self.how, self.raw_size()
-        if how.layout is None:
-            raise MemdescError(
-                f"{path!r} holds raw bytes, which do not say what they are; give {how.flag} with a "
-                "layout, --dims and --dtype, or with the name of the file if OpenVINO wrote it"
-            )
-        layout = self._parse(how.dims, default=None)
+        layout = self._raw_layout()
         # a buffer is one row
         rows = layout.height if isinstance(layout, ImageDesc) and layout.nbytes else 1
         row = layout.nbytes // rows
