@@ -55,7 +55,8 @@ def _rows(box: Box, points: Words, bits: int) -> Iterator[ScheduledBox]:
     points = points[np.argsort(points[:, DST], kind="stable")]
     for start in range(0, len(points), 2 * TILE):
         chunk = points[start : start + 2 * TILE]
-        row = Node(len(chunk), len(chunk), tuple(run.extent * stride for stride in run.strides))
+        # in dst as if the rows were contiguous; no loop of the box has this stride in src
+        row = Node(len(chunk), len(chunk), (NOWHERE, run.extent * run.strides[DST]))
         whole = box._replace(nodes=(*outer, row, run))
         tables = Tables(*(tuple(offsets) for offsets in chunk.T.tolist()))
         yield ScheduledBox(whole, bits, RUN if is_run else STRIDED, (row,), (run,), tables)

@@ -122,6 +122,24 @@ _REPEATED_IN_ROWS = (
     memory_desc((5, 129, 128), "f64", strides=(0, 1, 645)),
     memory_desc((5, 129, 128), "f64", strides=(1, 656, 5)),
 )
+# a loop of as many steps as the indirection table beside it, with the strides of runs in succession
+_BESIDE_TABLE = (
+    memory_desc(
+        (77, 77, 3, 6),
+        "s8",
+        strides=(77 * 56, 56, 14, 11 * 77 * 56),
+        inner_blks=(7, 2),
+        inner_idxs=(0, 3),
+    ),
+    memory_desc(
+        (77, 77, 3, 6),
+        "s8",
+        strides=(77 * 132, 132, 33, 7 * 77 * 132),
+        padded_dims=(77, 77, 4, 6),
+        inner_blks=(11, 3),
+        inner_idxs=(0, 3),
+    ),
+)
 
 
 @settings(deadline=None)
@@ -134,6 +152,7 @@ _REPEATED_IN_ROWS = (
 # a conversion with an indirection table and padding
 @example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _SMALL, 2)
 @example(_cases("f32", (18, 50, 5, 5), "aBcd3b", "ABcd8b16a2b", "bf16"), [16, 60], _LARGE, 1)
+@example(_BESIDE_TABLE, [16], _LARGE, 1)
 # rows off the lines of src
 @example((_ALIKE[0], memory_desc((3, 33, 130), "f32", "cab")), [16, 60], _LARGE, 1)
 @example((_ALIKE[0], memory_desc((3, 33, 130), "f32", "acb")), [0], _SMALL, 2)
