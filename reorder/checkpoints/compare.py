@@ -28,7 +28,8 @@ from memdesc.tuples import NamedTuple
 from reorder.api import reorder
 from reorder.checkpoints.files import read_model, value_of
 from reorder.checkpoints.formats.entry import NOT_BYTES, ONE, Desc, Entry, model_axes
-from reorder.checkpoints.weights import Model, Weight
+from reorder.checkpoints.formats.safetensors import index_of
+from reorder.checkpoints.weights import Model, Weight, holds_codes
 from reorder.comparison import ValueComparison, compare_values
 from reorder.disk import as_path
 from reorder.memory.arrays import bits_of, logical_array
@@ -187,6 +188,10 @@ def contents_of(
     # if only one side says what words mean, words of the same name are compared as codes
     weights = (weight for model in models for weight in model.weights if not weight.tensors)
     unknown = {name for weight in weights for name in weight.names}
+    # other files of a model may have the scales of codes that are alone in a shard
+    for shard in (model for model in models if index_of(model.path)):
+        alone = shard.entries.keys() - {name for weight in shard.weights for name in weight.names}
+        unknown |= {name for name in alone if holds_codes(shard.entries[name])}
     left, right = (dict(_contents(model, unknown)) for model in models)
     unread = sorted({name for model in models for name in model.container.left_out})
     return left, right, dict.fromkeys(unread, NOT_BYTES)
