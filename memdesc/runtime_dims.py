@@ -58,7 +58,8 @@ class RuntimeDesc(Checked):
         check_types(self, "; see runtime_desc")
         if self.letters is not None:
             check_letters(self.letters, self.ndims)
-        check_dims(self._least, self.letters)
+        with about("a size that is not known yet is memdesc.RUNTIME"):
+            check_dims(self._least, self.letters)
         if self.tag is not None:
             self._check_tag(self.tag)
             with about(f"{self!r} with 1 for each size that is not known"):

@@ -224,13 +224,14 @@ def axis_name(dims: tuple[int, ...], letters: str) -> str:
     return f"({name})" if len(dims) > 1 else name
 
 
-def check_letters(letters: object, ndims: int) -> str:
+def check_letters(letters: object, ndims: int | None) -> str:
     """Return a different letter for each dim, of `LETTERS` the first; refuse anything else."""
     own = letters if isinstance(letters, str) and letters.isascii() and letters.isalpha() else ""
     own = LETTERS[:ndims] if own == LETTERS else own
-    if not len(own) == len({*own}) == ndims:
+    if not own or len(own) != len({*own}) or ndims not in {None, len(own)}:
+        count = "" if ndims is None else f"{ndims} "
         raise MemdescError(
-            f"letters {short_repr(letters)} must be {ndims} different letters, one for each dim"
+            f"letters {short_repr(letters)} must be {count}different letters, one for each dim"
         )
     return own
 

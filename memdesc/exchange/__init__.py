@@ -203,7 +203,7 @@ def parse_layout(
     if sizes is not None:
         check_dims(sizes)
     types = [None if given is None else data_type(given) for given in (dtype, default)]
-    ndims = len(sizes if sizes is not None else letters if isinstance(letters, str) else ())
+    ndims = None if sizes is None else len(sizes)
     called = None if letters is None else _checked_letters(letters, ndims)
     desc = _read(Given(text, sizes, types[0], called, types[1]))
     if called is None:
@@ -213,7 +213,7 @@ def parse_layout(
     return desc.with_letters(called)
 
 
-def _checked_letters(letters: object, ndims: int) -> str:
+def _checked_letters(letters: object, ndims: int | None) -> str:
     """Return letters for the dims in lower case; refuse invalid ones."""
     return check_letters(check_letters(letters, ndims).lower(), ndims)
 
