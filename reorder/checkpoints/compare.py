@@ -165,16 +165,16 @@ class Pair(NamedTuple):
     b: Content
     is_equal: bool
     # None if the bytes are equal, or there are no numbers to compare, for the reason `problem`
-    found: ValueComparison | None = None
+    comparison: ValueComparison | None = None
     problem: str = ""
     causes: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
         """How it differs, in words."""
-        if self.found is None:
+        if self.comparison is None:
             return f"cannot be compared: {self.problem}"
-        return f"differ in {self.found.differing} of {prod(self.found.dims)} elements"
+        return f"differ in {self.comparison.differing} of {prod(self.comparison.dims)} elements"
 
 
 Contents = Mapping[str, Content]

@@ -386,7 +386,7 @@ def _groups(how: Method, section: Json) -> Iterator[tuple[Sequence[str] | None, 
 
 def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] | None:
     """Return the sections that declare layers, by their keys, instead of one; None if none can."""
-    kinds: dict[str, tuple[str, Json, list[str]]] = {}
+    alike: dict[str, tuple[str, Json, list[str]]] = {}
     old = method_in(before)
     for name, said in layers.made.items():
         row = row_of(said.name or "", said.options, method or old)
@@ -394,10 +394,10 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
             return None
         keys = row.keys(said.options)
         key = json.dumps((row.method, keys), sort_keys=True)
-        kinds.setdefault(key, (row.method, keys, []))[2].append(name)
-    made, *others = dict.fromkeys(method for method, _, _ in kinds.values())
-    # the kind of most layers first
-    ordered = sorted(((names, keys) for _, keys, names in kinds.values()), key=lambda x: -len(x[0]))
+        alike.setdefault(key, (row.method, keys, []))[2].append(name)
+    made, *others = dict.fromkeys(method for method, _, _ in alike.values())
+    # the keys of most layers first
+    ordered = sorted(((names, keys) for _, keys, names in alike.values()), key=lambda x: -len(x[0]))
     how, (_, usual), rules = method_of(made), ordered[0], dict[str, Any]()
     for names, special in () if how.groups == _GROUPED else ordered[1:]:
         own = {key: value for key, value in special.items() if value != usual.get(key)}
@@ -412,12 +412,12 @@ def declare(layers: Layers, before: Json, method: str | None) -> dict[str, Any] 
     return dict.fromkeys(how.keys, without_plain(made, section, layers))
 
 
-def _config_groups(kinds: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
+def _config_groups(alike: Sequence[tuple[Sequence[str], Json]], layers: Layers) -> Json:
     """Return groups, which name their layers if they are several, unless experts differ."""
     groups, owner = {}, ""
-    for k, (names, keys) in enumerate(kinds):
+    for k, (names, keys) in enumerate(alike):
         # transformers takes the group with such a target for all experts of a model, or else
-        # the first group with a target of another kind (5.24, `get_experts_scheme`)
+        # the first group with a target of another format (5.24, `get_experts_scheme`)
         others = [name for name in names if not block_of(name)]
         expert = next((name for name in names if block_of(name)), "")
         if owner and expert:
@@ -428,13 +428,13 @@ def _config_groups(kinds: Sequence[tuple[Sequence[str], Json]], layers: Layers) 
         owner = owner or expert
         targets = layers.listed(others, _BY_END) + ([_EXPERTS] if expert else [])
         groups[f"group_{k}"] = {
-            "targets": targets if len(kinds) > 1 else ["Linear"],
+            "targets": targets if len(alike) > 1 else ["Linear"],
             "weights": {key: value for key, value in keys.items() if key != "format"},
             "input_activations": None,
             "output_activations": None,
             "format": keys["format"],
         }
-    forms = {keys["format"] for _, keys in kinds}
+    forms = {keys["format"] for _, keys in alike}
     return {
         "quantization_status": "compressed",
         "format": forms.pop() if len(forms) == 1 else "mixed-precision",
@@ -750,17 +750,17 @@ def _renamed(section: Json, aliases: Mapping[str, str]) -> dict[str, Any]:
     return renamed
 
 
-def _value(section: Json, key: str, kind: type[Any]) -> Any:
+def _value(section: Json, key: str, cls: type[Any]) -> Any:
     """Return the value of a key; empty if it is left out. Fails if it is of another type."""
-    value = kind() if section.get(key) is None else section[key]
-    if not isinstance(value, kind) or (kind is list and not {*map(type, value)} <= {str}):
-        what = "an object" if kind is dict else "a list of strings" if kind is list else "a string"
+    value = cls() if section.get(key) is None else section[key]
+    if not isinstance(value, cls) or (cls is list and not {*map(type, value)} <= {str}):
+        what = "an object" if cls is dict else "a list of strings" if cls is list else "a string"
         raise MemdescError(f"{key} must be {what}, not {short_repr(value)}")
     return value
 
 
 def _said(file: str, method: str, keys: Json) -> tuple[Said, ...]:
-    """Return what keys declare for one kind of layers: a scheme for each row that they match."""
+    """Return what keys declare for some layers: a scheme for each row that they match."""
     declared = []
     # what the keys say -> what rows want instead
     problems: dict[str, dict[str, None]] = {}

@@ -36,7 +36,7 @@ from reorder.checkpoints.formats.entry import (
     stored_layout,
 )
 from reorder.checkpoints.formats.numpy_files import unpack_npz
-from reorder.checkpoints.formats.table import FORMATS, kind_of, plan_file, read_container
+from reorder.checkpoints.formats.table import FORMATS, plan_file, read_container, sniff
 from reorder.checkpoints.moves.changes import padded
 from reorder.checkpoints.weights import Model, Weight, weight_of
 from reorder.disk import as_path, naming, write_file
@@ -362,7 +362,7 @@ def read_model(path: Path, *, mmap: bool = False, name: str | None = None) -> Mo
     if mmap:
         return Model(path, Maps(path).of(read_container(path)))
     is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
-    is_npz = is_file and kind_of(path) is FORMATS["npz"]  # members may be compressed
+    is_npz = is_file and sniff(path) is FORMATS["npz"]  # members may be compressed
     return Model(path, unpack_npz(path, name) if is_npz else read_container(path))
 
 
@@ -433,14 +433,14 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
     """Return the error for a type other than the one that a file gives its elements."""
-    kind = wanted.numpy.type
+    scalar = wanted.numpy.type
     converted = (
         f"`memdesc reorder --to-dtype {wanted}` or reorder(x, layout, dtype={wanted.name!r}) "
         "converts its values"
     )
     return MemdescError(
         f"{said}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
-        f"are the bits of {wanted}, save x.view({kind.__module__}.{kind.__name__})"
+        f"are the bits of {wanted}, save x.view({scalar.__module__}.{scalar.__name__})"
     )
 
 

@@ -186,14 +186,14 @@ class Model:
             return Claims(problem=str(error))
 
     @cached_property
-    def found(self) -> list[Weight]:
+    def quantised(self) -> list[Weight]:
         """The quantised weights, without what they are."""
         return find_weights(self.entries)
 
     @cached_property
     def weights(self) -> list[Weight]:
         """The quantised weights, and what each is."""
-        return [*map(self.decided, self.found)]
+        return [*map(self.decided, self.quantised)]
 
     def decided(self, weight: Weight) -> Weight:
         """Return a quantised weight with what it is, decided once."""
@@ -239,13 +239,13 @@ class Model:
             elif entry is None or codes != ONE:
                 continue
             return decide(weight_of(self.entries, name).single, claims)
-        for weight in self.found:
+        for weight in self.quantised:
             if prefix in {weight.prefix, weight.codes.name}:
                 return decide(weight, claims)
-        known = first_of(repr(weight.prefix) for weight in self.found)
+        known = first_of(repr(weight.prefix) for weight in self.quantised)
         hint = f": {known}" if known else ""
         raise MemdescError(
-            f"no quantised weight is called {prefix!r}; the file has {len(self.found)}{hint}"
+            f"no quantised weight is called {prefix!r}; the file has {len(self.quantised)}{hint}"
         )
 
 
@@ -366,11 +366,11 @@ def _as_noted(entries: Entries, first: Entry) -> Weight:
 
 def holds_codes(entry: Entry) -> bool:
     """Whether a tensor may hold codes: integers, narrow floats, blocks, or an unknown type."""
-    kind = entry.element
-    if isinstance(entry.desc, RecordDesc) or kind not in DATA_TYPES:
+    element = entry.element
+    if isinstance(entry.desc, RecordDesc) or element not in DATA_TYPES:
         return True
-    most = _WORD_BITS if kind in INTEGERS else _CODE_BITS
-    return DATA_TYPES[kind].bits <= most and kind != "boolean"
+    most = _WORD_BITS if element in INTEGERS else _CODE_BITS
+    return DATA_TYPES[element].bits <= most and element != "boolean"
 
 
 def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
@@ -533,11 +533,11 @@ def _looked_up(weight: Weight, desc: RecordDesc) -> Weight:
     if (order := weight.order) is None:
         return weight
     at = desc.letters.find("i")
-    inputs, kind = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
-    if kind is None or kind.name not in INTEGERS or not inputs * kind.bits == 8 * order.nbytes > 0:
+    inputs, own = desc.dims[at] if at >= 0 else 0, DATA_TYPES.get(order.dtype)
+    if own is None or own.name not in INTEGERS or not inputs * own.bits == 8 * order.nbytes > 0:
         who = f"{order.name} of {order.dtype} and shape {order.shape}"
         raise MemdescError(f"{who} is not an integer for each of the {inputs} inputs")
-    table, group = order.read().view(kind.numpy), dict(desc.options).get("group")
+    table, group = order.read().view(own.numpy), dict(desc.options).get("group")
     size = inputs if group in (-1, None) else int(str(group))
     if np.array_equal(table, np.arange(inputs) // size):
         return weight

@@ -181,7 +181,7 @@ def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
 
 
 def _line(pair: Pair) -> str:
-    result, said = pair.found, pair.problem
+    result, said = pair.comparison, pair.problem
     if result is not None and result.worst is not None:
         at, a, b, *_ = result.worst
         amounts = (f"{name.replace('_', ' ')} {getattr(result, name):.8g}" for name in _AMOUNTS)
@@ -259,14 +259,14 @@ def _compare_sets(
 
 def _row(pair: Pair) -> Facts:
     row = {"name": pair.name, "a": pair.a.what, "b": pair.b.what, "causes": [*pair.causes]}
-    if pair.found is None:
+    if pair.comparison is None:
         return row | {"problem": pair.problem}
-    worst = pair.found.worst
+    worst = pair.comparison.worst
     return row | {
-        "elements": prod(pair.found.dims),
-        "differing": pair.found.differing,
+        "elements": prod(pair.comparison.dims),
+        "differing": pair.comparison.differing,
         "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
-        **facts_of(pair.found, *_AMOUNTS),
+        **facts_of(pair.comparison, *_AMOUNTS),
     }
 
 

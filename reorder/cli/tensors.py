@@ -43,9 +43,9 @@ from reorder.checkpoints.formats.table import (
     FORMATS,
     Foreign,
     Format,
-    kind_of,
     read_container,
     refusal,
+    sniff,
 )
 from reorder.checkpoints.weights import weight_of
 from reorder.cli.command import Facts, Said
@@ -100,7 +100,7 @@ class Operand:
     def kind(self) -> Format | Foreign | None:
         """The kind of the file; None if unknown, or if it cannot be read: reading it says why."""
         try:
-            return kind_of(self.path)
+            return sniff(self.path)
         except MemdescError:
             return None
 
@@ -322,7 +322,7 @@ class Operand:
         A file of another kind is refused unless an offset says where in it the bytes are.
         """
         start = self.how.offset or 0
-        if self.how.offset is None and (kind := kind_of(self.path)) is not None:
+        if self.how.offset is None and (kind := sniff(self.path)) is not None:
             raise MemdescError(
                 f"{refusal(self.path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
                 "them with --offset 0, or with the number of bytes that precede them"

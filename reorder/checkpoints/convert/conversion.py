@@ -367,8 +367,8 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     >>> report = reorder.convert(source, target, map=["weight: AB16b16a, bf16"])
     >>> report.converted, report.copied, report.bytes_in
     (1, 1, 2688)
-    >>> with reorder.open_checkpoint(target) as found:
-    ...     print(found["weight"].desc)
+    >>> with reorder.open_checkpoint(target) as converted:
+    ...     print(converted["weight"].desc)
     memory_desc((32, 20), 'bf16', 'AB16b16a')
     >>> folder.cleanup()
     """

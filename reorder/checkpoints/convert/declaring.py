@@ -169,9 +169,7 @@ def _set_dtype(config: dict[str, Any], plan: Plan, dtype: str) -> None:
         part = parts.pop()
         parts += [value for value in part.values() if isinstance(value, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
-    wide = [
-        kind for kind in _DTYPES if not FLOATS[dtype].holds(FLOATS[kind]) and _DTYPES[kind] in old
-    ]
+    wide = [own for own in _DTYPES if not FLOATS[dtype].holds(FLOATS[own]) and _DTYPES[own] in old]
     copied = [tensor for step in plan.steps if step.change.is_copy for tensor in step.tensors]
     if names := [x.name for x in copied if x.dtype in wide]:
         why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
@@ -230,10 +228,10 @@ def _why_undeclared(plan: Plan) -> str:
         else str(FormatName(desc.name, desc.options))
         for _, _, desc in plan.made
     }
-    kinds = " and others ".join(sorted(made)) or "floats"
+    formats = " and others ".join(sorted(made)) or "floats"
     more = f" while {plan.left} stays as it was" if plan.left else ""
     return (
-        f"{CONFIG} cannot say that some layers are {kinds}{more}, as no loader reads "
+        f"{CONFIG} cannot say that some layers are {formats}{more}, as no loader reads "
         "that from it; convert all of them to one format that loaders read, such as gptq or awq, "
         f"or name a single file, such as OUT.safetensors, which has no {CONFIG}"
     )

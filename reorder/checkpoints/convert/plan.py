@@ -122,7 +122,7 @@ class Plan:
         #: what is read, what config.json should declare, and the format that is written
         self.model, self.target, self.format = whole.model, whole.target, format_name
         self._entries = whole.model.entries
-        self._weights = whole.model.found if rules or whole.chosen else []
+        self._weights = whole.model.quantised if rules or whole.chosen else []
         self._chosen = self._choose(whole.chosen, rules)
         #: what happens to tensors, in the order of the source, and to the files beside them
         self.steps, self.copied = self._steps(), list[Step]()
@@ -281,10 +281,10 @@ class Plan:
         has_nodes = self.model.container.has_nodes
         for name in sorted(changed):
             # narrow numbers are mostly codes; unsigned bytes may be masks, but weights in a graph
-            kind = self._entries[name].element
-            held = INTEGERS.get(kind)
-            is_code = kind in FLOATS or (held is not None and (has_nodes or held.is_signed))
-            if not is_code or DATA_TYPES[kind].bits > _NARROW_BITS:
+            element = self._entries[name].element
+            held = INTEGERS.get(element)
+            is_code = element in FLOATS or (held is not None and (has_nodes or held.is_signed))
+            if not is_code or DATA_TYPES[element].bits > _NARROW_BITS:
                 continue
             why = "whose scales only the nodes of the model know" if has_nodes else ""
             if declared := self.model.claims.declared:
@@ -535,8 +535,8 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     if rule.dims is None and entry.is_described and isinstance(held, MemoryDesc):
         desc = memory_desc(held.dims, rule.holds or held.dtype, name)
     else:
-        kind = _element_type(name, data_type(rule.holds or entry.dtype))
-        desc = memory_desc(rule.dims or _dims_of_shape(entry, name, kind.bits), kind, name)
+        element = _element_type(name, data_type(rule.holds or entry.dtype))
+        desc = memory_desc(rule.dims or _dims_of_shape(entry, name, element.bits), element, name)
     if entry.is_described and desc != held:
         raise MemdescError(
             f"it holds {held!r}, as its descriptor says, not {desc!r}; leave out {given}"
@@ -551,14 +551,14 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
 
 def _element_type(name: str, given: DataType) -> DataType:
     """Return the type of the elements of a layout: the given one, or the one that it packs."""
-    for kind in (given, data_type("u4"), data_type("u8")):
+    for element in (given, data_type("u4"), data_type("u8")):
         try:
-            resolve(name, (), kind.bits)
+            resolve(name, (), element.bits)
         except UnsupportedFormatError:
             continue
         except MemdescError:  # a name for any number of dims, or not a name: the caller finds out
             return given
-        return kind
+        return element
     return given
 
 

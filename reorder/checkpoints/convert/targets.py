@@ -36,7 +36,7 @@ Chosen = tuple[Rule, Weight | None]
 
 
 class Way(NamedTuple):
-    """How records of some kinds become records of one kind."""
+    """How records of some formats become records of one format."""
 
     # records whose numbers the new one can hold, as far as the formats show
     sources: tuple[str, ...]
@@ -314,15 +314,15 @@ def _retype_floats(name: str, target: Target, dtype: str, model: Model) -> Decid
     if not moved:
         why = f"all its floats are {dtype} already; copy it" if floats else "it has no floats"
         raise _nothing(model, why)
-    rounded = [kind for kind in moved.values() if not FLOATS[dtype].holds(FLOATS[kind])]
+    rounded = [source for source in moved.values() if not FLOATS[dtype].holds(FLOATS[source])]
     rule = Rule(f"--to {name}: floats -> {dtype}", "*", dtype=dtype)
     warnings = tuple(_rounded(rounded, dtype))
     return Decided(model, target, dict.fromkeys(moved, (rule, None)), warnings)
 
 
-def _rounded(kinds: Iterable[str], dtype: str) -> Iterator[str]:
+def _rounded(sources: Iterable[str], dtype: str) -> Iterator[str]:
     """Yield a warning if a type of floats does not hold the numbers of others."""
-    if shown := ", ".join(dict.fromkeys(kinds)):
+    if shown := ", ".join(dict.fromkeys(sources)):
         yield f"weights of {shown} are rounded to {dtype}, which does not hold all their numbers"
 
 
@@ -369,9 +369,9 @@ def _quantise_floats(name: str, target: Target, dst: FormatName, model: Model) -
             "none is quantised, and in its numbered blocks there is no matrix of floats, called "
             f"NAME{WEIGHT}, that blocks of {rows} x {columns} cover",
         )
-    kinds = ", ".join(dict.fromkeys(moved.values()))
+    sources = ", ".join(dict.fromkeys(moved.values()))
     how = f"{len(moved)} in all, with a scale for each block of {rows} x {columns}"
-    warnings = [f"weights of {kinds} are rounded to {dst.name}, {how}"]
+    warnings = [f"weights of {sources} are rounded to {dst.name}, {how}"]
     for names, why in ((left, f"{what} them"), (stacks, "each has all experts of a layer")):
         if names:
             warnings.append(f"{first_of(names)} stay floats: {why}")
@@ -389,12 +389,12 @@ def _may_round(desc: RecordDesc, dtype: str) -> bool:
         return dtype not in (desc.rule.kind, "f32")
     form, bits = FLOATS[dtype], 0
     for number in (desc.rule.code, *desc.rule.scale):
-        kind = desc.field_of(number).kind
+        element = desc.field_of(number).kind
         if is_integer_number(desc, number):
             bits += number_bits(desc, number)
-        elif kind == "e8m0" and not number.table:
+        elif element == "e8m0" and not number.table:
             bits += 1
         else:
-            bits += FLOATS["f32" if number.table or kind not in FLOATS else kind].mantissa + 1
+            bits += FLOATS["f32" if number.table or element not in FLOATS else element].mantissa + 1
     has_range = form.exponent == FLOATS["f32"].exponent
     return not has_range or bool(desc.rule.offset) or bits > form.mantissa + 1

@@ -618,8 +618,8 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
         if shape is not None:
             return Tensor(name, word, shape, desc.nbytes, desc)
     shape = None if dtype.is_packed or desc.extra is not None else _extents(desc)
-    kind, shape = ("u8", (desc.nbytes,)) if shape is None else (dtype.name, shape)
-    return Tensor(name, kind, shape, desc.nbytes, desc)
+    word, shape = ("u8", (desc.nbytes,)) if shape is None else (dtype.name, shape)
+    return Tensor(name, word, shape, desc.nbytes, desc)
 
 
 def is_order_hidden(tensor: Tensor) -> bool:

@@ -42,7 +42,7 @@ from reorder.disk import naming
 class GgufValue(NamedTuple):
     """A value of metadata: the number of its type, and its bytes."""
 
-    kind: int
+    value_type: int
     raw: bytes
 
 
@@ -101,27 +101,27 @@ class _Reader:
             raise MemdescError(f"{where} is not UTF-8: {short_repr(raw)}") from None
 
     def value(self) -> str | GgufValue:
-        kind, raw = self.number(4, "the type of a value"), bytearray()
-        self._add_values(kind, 1, raw)
-        if kind == _STRING:
+        value_type, raw = self.number(4, "the type of a value"), bytearray()
+        self._add_values(value_type, 1, raw)
+        if value_type == _STRING:
             return raw[8:].decode(errors="surrogateescape")
-        return GgufValue(kind, bytes(raw))
+        return GgufValue(value_type, bytes(raw))
 
-    def _add_values(self, kind: int, count: int, raw: bytearray, depth: int = 0) -> None:
-        if kind in _SCALARS:
-            raw += self.take(_SCALARS[kind] * count, "an array" if depth else "a value")
+    def _add_values(self, value_type: int, count: int, raw: bytearray, depth: int = 0) -> None:
+        if value_type in _SCALARS:
+            raw += self.take(_SCALARS[value_type] * count, "an array" if depth else "a value")
             return
         for _ in range(count):
-            if kind == _STRING:
+            if value_type == _STRING:
                 raw += (size := self.take(8, "a string"))
                 raw += self.take(int.from_bytes(size, "little"), "a string")
-            elif kind == _ARRAY and depth <= _MAX_DEPTH:
+            elif value_type == _ARRAY and depth <= _MAX_DEPTH:
                 raw += (head := self.take(12, "an array"))
                 inner, number = struct.unpack("<IQ", head)
                 self._add_values(inner, number, raw, depth + 1)
             else:
                 why = "which is unknown or nested too deep"
-                raise MemdescError(f"a value at byte {self.at} has type {kind}, {why}")
+                raise MemdescError(f"a value at byte {self.at} has type {value_type}, {why}")
 
 
 def read(path: Path) -> Container:
@@ -160,7 +160,7 @@ def _integer(metadata: Mapping[str, Any], key: str, default: int = 0) -> int:
     value = metadata.get(key)
     if value is None:
         return default
-    if not isinstance(value, GgufValue) or value.kind not in _INTEGERS:
+    if not isinstance(value, GgufValue) or value.value_type not in _INTEGERS:
         raise MemdescError(f"{key} is not an integer")
     return int.from_bytes(value.raw, "little")
 
@@ -185,20 +185,20 @@ def _read_part(path: Path) -> Container:
         alignment = _alignment(values)
         start = -(-reader.at // alignment) * alignment
         entries = []
-        for (name, shape, kind, at), after in zip_longest(infos, infos[1:]):
+        for (name, shape, ggml_type, at), after in zip_longest(infos, infos[1:]):
             place = f"tensor {short_repr(name)} starts at byte {at} of the data"
             if at % alignment:
                 raise MemdescError(f"{place}, not a multiple of the alignment, {alignment}")
             if after and after[-1] < at:
                 raise MemdescError(f"{place}, but the next, {short_repr(after[0])}, before it")
             # the size of a tensor of an unknown type is not known
-            nbytes, row = (after[-1] if after else state.nbytes - start) - at, _TYPES.get(kind)
+            nbytes, row = (after[-1] if after else state.nbytes - start) - at, _TYPES.get(ggml_type)
             if row or not prod(shape):
                 nbytes = prod(shape) // row.block * row.nbytes if row else 0
             elif nbytes <= 0:
                 raise MemdescError(f"{place} and ends there: it has no bytes")
-            dtype = row.name if row else f"ggml_type_{kind}"
-            why = f"memdesc does not know type {kind} of GGUF; its bytes can only be copied"
+            dtype = row.name if row else f"ggml_type_{ggml_type}"
+            why = f"memdesc does not know type {ggml_type} of GGUF; its bytes can only be copied"
             where = (path, start + at, nbytes, state)
             entries.append(Entry(name, dtype, shape, *where, reason="" if row else why))
         return container_of("gguf", path, entries, values)
@@ -210,13 +210,13 @@ def _info(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
     with about(f"tensor {short_repr(name)}"):
         ndims = reader.number(4, "the number of dims")
         dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
-        kind, offset = reader.number(4, "a type"), reader.number(8, "an offset")
+        ggml_type, offset = reader.number(4, "a type"), reader.number(8, "an offset")
         shape = checked_shape(dims[::-1])
-        row, last = _TYPES.get(kind), shape[-1] if shape else 1
+        row, last = _TYPES.get(ggml_type), shape[-1] if shape else 1
         if row is not None and last % row.block:
             blocks = f"{row.name} has blocks of {row.block} elements"
             raise MemdescError(f"{blocks}, which do not divide its rows of {last}")
-    return name, shape, kind, offset
+    return name, shape, ggml_type, offset
 
 
 def _alignment(values: Mapping[str, Any]) -> int:
@@ -235,12 +235,12 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
     for key, value in values.items():
         if not isinstance(value, str | GgufValue):
             raise MemdescError(f"metadata {short_repr(key)} is neither a string nor of GGUF")
-        kind, raw = (_STRING, _text(value)) if isinstance(value, str) else value
-        head += [_text(key), struct.pack("<I", kind), raw]
+        value_type, raw = (_STRING, _text(value)) if isinstance(value, str) else value
+        head += [_text(key), struct.pack("<I", value_type), raw]
     at, places = 0, dict[str, int]()
-    for tensor, kind in stored:
+    for tensor, ggml_type in stored:
         ndims = len(tensor.shape)
-        numbers = struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at)
+        numbers = struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], ggml_type, at)
         head += [_text(tensor.name), numbers]
         places[tensor.name], at = at, at + -(-tensor.nbytes // alignment) * alignment
     text = b"".join(head)
@@ -261,18 +261,18 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     """
     dtype, shape = tensor.dtype, tensor.shape
     unknown = _UNKNOWN.fullmatch(dtype)
-    kind = int(unknown[1]) if unknown else _BY_NAME.get(dtype)
-    if dtype in DATA_TYPES and (kind is None or len(shape) > GGUF_NDIMS):
+    ggml_type = int(unknown[1]) if unknown else _BY_NAME.get(dtype)
+    if dtype in DATA_TYPES and (ggml_type is None or len(shape) > GGUF_NDIMS):
         tensor = tensor._replace(desc=tensor.desc or stored_desc(dtype, shape)[0])
-        kind = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}") if kind is None else kind
+        ggml_type = _BY_NAME.get(f"s{DATA_TYPES[dtype].bits}") if ggml_type is None else ggml_type
         count = max(len(shape) - GGUF_NDIMS, 0) + 1
         shape = (prod(shape[:count]), *shape[count:])
-    if kind is None or len(shape) > GGUF_NDIMS:
-        problem = f"no type {dtype!r}" if kind is None else f"{GGUF_NDIMS} dims, not {shape}"
+    if ggml_type is None or len(shape) > GGUF_NDIMS:
+        problem = f"no type {dtype!r}" if ggml_type is None else f"{GGUF_NDIMS} dims, not {shape}"
         raise MemdescError(
             f"tensor {short_repr(tensor.name)}: GGUF has {problem}; write a .safetensors"
         )
-    if kind in _TYPES:
-        tensor = tensor._replace(dtype=_TYPES[kind].name)
+    if ggml_type in _TYPES:
+        tensor = tensor._replace(dtype=_TYPES[ggml_type].name)
     # the package gguf expects at least one dim
-    return tensor._replace(shape=shape or (1,)), kind
+    return tensor._replace(shape=shape or (1,)), ggml_type

@@ -126,14 +126,14 @@ def _read_entry(
     if wanted > there:
         what = f"{wanted} bytes, {dtype} of shape {shape}"
         raise MemdescError(f"its header means {what}, but {there} follow; it was cut off")
-    desc, reason, kind = None, "", dtype.str
+    desc, reason, element = None, "", dtype.str
     try:
-        kind = data_type(dtype).name
+        element = data_type(dtype).name
         strides = _column_major(shape) if is_fortran and shape else None
-        desc = memory_desc(shape or (1,), kind, strides=strides)
+        desc = memory_desc(shape or (1,), element, strides=strides)
     except MemdescError as error:
         reason = str(error)
-    entry = Entry(name, kind, shape, path, offset + data, wanted, state, desc, reason)
+    entry = Entry(name, element, shape, path, offset + data, wanted, state, desc, reason)
     return entry, is_fortran, start[data:]
 
 
@@ -329,11 +329,11 @@ def _form_of(tensor: Tensor) -> tuple[bytes, str]:
 
     Types that numpy lacks become words of the same width; types narrower than a byte become bytes.
     """
-    desc, kind = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0], tensor.dtype
+    desc, dtype = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0], tensor.dtype
     if desc is None:
-        what = f"a .npz is not written with {kind} of shape {tensor.shape}"
+        what = f"a .npz is not written with {dtype} of shape {tensor.shape}"
         raise MemdescError(f"tensor {short_repr(tensor.name)}: {what}; write .safetensors")
-    held = DATA_TYPES.get(kind)
+    held = DATA_TYPES.get(dtype)
     if held is None or held.is_packed:
         return _header(np.dtype(np.uint8), (tensor.nbytes,)), desc_to_json(desc, tensor.note)
     # numpy's own types, or words for types of ml_dtypes

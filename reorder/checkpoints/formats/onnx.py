@@ -33,7 +33,7 @@ from reorder.checkpoints.formats.entry import (
 )
 from reorder.disk import naming
 
-# kinds of fields, and how many bytes those of a fixed size have
+# wire types of fields, and how many bytes those of a fixed size have
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
@@ -80,11 +80,11 @@ class _Field(NamedTuple):
         at = self.start
         while at < self.end:
             tag, content = self._varint(at)
-            number, kind = tag >> 3, tag & 7
-            value, nbytes = None, _FIXED.get(kind, 0)
-            if kind == _VARINT:
+            number, wire_type = tag >> 3, tag & 7
+            value, nbytes = None, _FIXED.get(wire_type, 0)
+            if wire_type == _VARINT:
                 value, content = self._varint(content)
-            elif kind == _BYTES:
+            elif wire_type == _BYTES:
                 nbytes, content = self._varint(content)
             elif not nbytes:
                 raise MemdescError(f"byte {at} does not start a field of a protobuf message")
@@ -147,8 +147,8 @@ def _initializer(
             last[field.number] = field
     shape = checked_shape(dims)
     name = check_name(last[_NAME].text() if _NAME in last else "")
-    kind, location = ((last[key].value if key in last else 0) or 0 for key in (_TYPE, _LOCATION))
-    dtype, held = TYPES.get(kind, ""), last.get(_RAW, last.get(_TYPED.get(kind, _RAW)))
+    number, location = ((last[key].value if key in last else 0) or 0 for key in (_TYPE, _LOCATION))
+    dtype, held = TYPES.get(number, ""), last.get(_RAW, last.get(_TYPED.get(number, _RAW)))
     nbytes = -(-_BITS.get(dtype, 0) * prod(shape) // BYTE_BITS)
     is_external = location == _IS_EXTERNAL
     if not dtype or (held is None and not is_external and nbytes):

@@ -104,19 +104,19 @@ def _checked(fields: Any) -> tuple[str, tuple[int, ...], int, int]:
     if not isinstance(fields, dict) or fields.keys() != {*_ENTRY_KEYS}:
         keys = ", ".join(_ENTRY_KEYS)
         raise MemdescError(f"it has other fields than {keys}: {short_repr(fields)}")
-    kind: Any = fields["dtype"]
+    dtype: Any = fields["dtype"]
     shape, span = checked_shape(fields["shape"]), fields["data_offsets"]
-    bits = _BITS.get(kind) if isinstance(kind, str) else None
+    bits = _BITS.get(dtype) if isinstance(dtype, str) else None
     if not bits:
-        raise MemdescError(f"{short_repr(kind)} is not a data type of safetensors")
+        raise MemdescError(f"{short_repr(dtype)} is not a data type of safetensors")
     is_list = isinstance(span, list) and [type(limit) for limit in span] == [int, int]
     if not is_list or not 0 <= span[0] <= span[1]:
         raise MemdescError(f"data_offsets are not a range, but {short_repr(span)}")
     nbytes = span[1] - span[0]
     if bits * prod(shape) != 8 * nbytes:
-        need = f"{kind} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits"
+        need = f"{dtype} of shape {short_repr(shape)} takes {short_repr(bits * prod(shape))} bits"
         raise MemdescError(f"{need}, but its data_offsets span {nbytes} bytes")
-    return _TYPES.get(kind, kind), shape, span[0], nbytes
+    return _TYPES.get(dtype, dtype), shape, span[0], nbytes
 
 
 def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> PlannedFile:
@@ -127,8 +127,8 @@ def plan(name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]) -> P
     for tensor in sorted(tensors, key=_sort_key):
         if tensor.name == _METADATA:
             raise MemdescError(f"a tensor cannot be called {_METADATA!r} here; give another name")
-        kind, end = _NAMES.get(tensor.dtype, tensor.dtype), at + tensor.nbytes
-        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (at, end)}
+        dtype, end = _NAMES.get(tensor.dtype, tensor.dtype), at + tensor.nbytes
+        header[tensor.name] = {"dtype": dtype, "shape": tensor.shape, "data_offsets": (at, end)}
         places[tensor.name], at = at, end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)

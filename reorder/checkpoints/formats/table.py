@@ -1,4 +1,4 @@
-"""The kinds of files by their first bytes and endings: formats that are read, and others."""
+"""The formats of files by their first bytes and endings: formats that are read, and others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType({row.name: row for row in _ROWS
 
 
 class Foreign(NamedTuple):
-    """A kind of file that is not read: how it starts, and what reads it."""
+    """A format of files that is not read: how it starts, and what reads it."""
 
     what: str
     start: bytes | None
@@ -120,12 +120,12 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     )
 
 
-def kind_of(path: Path) -> Format | Foreign | None:
-    """Return the kind of a file by its first bytes and ending; None if it may be raw bytes."""
+def sniff(path: Path) -> Format | Foreign | None:
+    """Return the format of a file by its first bytes and ending; None if it may be raw bytes."""
     with open_file(path) as file:
         start = file.read(64)
-        kinds: list[Format | Foreign] = [*FORMATS.values(), *_FOREIGN]
-        for row in kinds:
+        rows: list[Format | Foreign] = [*FORMATS.values(), *_FOREIGN]
+        for row in rows:
             if row.start is not None and re.match(row.start, start, re.DOTALL):
                 with suppress(*npy.DAMAGES):  # reading it will report the error
                     names = zipfile.ZipFile(file).namelist() if row is FORMATS["npz"] else ()
@@ -138,15 +138,15 @@ def kind_of(path: Path) -> Format | Foreign | None:
 
 def check_sums(path: Path) -> None:
     """Refuse a file whose bytes differ from the checksums that it has of them."""
-    kind = kind_of(path)
-    if isinstance(kind, Format) and kind.check is not None:
-        kind.check(path)
+    row = sniff(path)
+    if isinstance(row, Format) and row.check is not None:
+        row.check(path)
 
 
-def refusal(path: Path, kind: Format | Foreign) -> MemdescError:
-    """Return the error for a file of a kind that a caller does not read."""
-    way_out = kind.way_out if isinstance(kind, Foreign) else _ARRAYS
-    return MemdescError(f"{str(path)!r} is {kind.what}: {way_out}")
+def refusal(path: Path, row: Format | Foreign) -> MemdescError:
+    """Return the error for a file of a format that a caller does not read."""
+    way_out = row.way_out if isinstance(row, Foreign) else _ARRAYS
+    return MemdescError(f"{str(path)!r} is {row.what}: {way_out}")
 
 
 def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
@@ -162,11 +162,11 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
         if container.unread and not skip_unreadable:
             raise MemdescError(next(iter(container.unread.values())).reason)
         return container
-    kind = kind_of(given)
-    if isinstance(kind, Foreign):
-        raise refusal(given, kind)
+    row = sniff(given)
+    if isinstance(row, Foreign):
+        raise refusal(given, row)
     # without a known start, the module of the ending says what is wrong
-    return (kind or format_of(given)).read(given)
+    return (row or format_of(given)).read(given)
 
 
 def plan_file(

@@ -274,10 +274,10 @@ class Quantize(Change):
         """Return the reorder with the scales that were written, and the codes."""
         codes, *roles = self.roles
         count = self.scales["scales"].nelems
-        kinds = {"dst_scale": np.float32, "dst_zero_point": np.int32}
+        dtypes = {"dst_scale": np.float32, "dst_zero_point": np.int32}
         given: dict[str, Any] = {"saturate": True}
-        for (name, kind), role in zip(kinds.items(), roles, strict=False):
-            given[name] = written[role].view(kind)[:count]
+        for (name, dtype), role in zip(dtypes.items(), roles, strict=False):
+            given[name] = written[role].view(dtype)[:count]
             given[f"{name}_mask"] = sum(1 << dim for dim in self.axes)
             given[f"{name}_groups"] = self.groups
         return Reorder(self.src, self.codes, Attr(**given)), {ONLY: written[codes]}

@@ -323,8 +323,8 @@ def _as_f64(held: Memory) -> NDArray[np.float64]:
 def _finite_codes(desc: RecordDesc, read: Bytes) -> NDArray[np.bool_]:
     """Return which codes of a record are finite, over its dims; scales are checked before."""
     code = desc.rule.code
-    kind = desc.field_of(code).kind
-    if code.table or kind not in FLOATS or not FLOATS[kind].has_nan:
+    dtype = desc.field_of(code).kind
+    if code.table or dtype not in FLOATS or not FLOATS[dtype].has_nan:
         return np.ones(desc.dims, np.bool_)
     codes = number_values(record_of(desc, read).tensors, desc, code, load_bits)
     return np.asarray(np.isfinite(codes), np.bool_)
