@@ -384,31 +384,38 @@ def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
 
 def find_misfits(model: Model) -> Iterator[tuple[str, str]]:
     """Yield tensors that look like parts of quantised weights, but are of none here, and why."""
-    declared, scaled = model.claims.said, dict[str, str]()
-    codes = (
-        {tensors_of(said.name)[0] for said in declared.every if said.name} if declared else set()
-    )
-    for role, *others in ([*weight.tensors] for weight in model.weights if weight.tensors):
-        codes.add(role)
-        scaled |= dict.fromkeys(others, role)
+    declared = model.claims.said
+    said = [x.name for x in declared.every if x.name in SCHEMES] if declared else []
+    # how names of codes end, and those of what scales them; without a dot only in stacked experts
+    codes, scaled = {f"{SCHEMES[x].joint}{SCHEMES[x].tensors()[0]}" for x in said}, dict[str, str]()
+    for weight in filter(lambda weight: weight.tensors, model.weights):
+        start = f".{weight.prefix}" if weight.prefix else ""
+        first, *ends = (f".{x.name}".removeprefix(start) for x in weight.tensors.values())
+        codes.add(first)
+        scaled |= dict.fromkeys(ends, first)
     known = {name for weight in model.weights for name in weight.names}
     prefixes = {weight.prefix for weight in model.weights if weight.is_dotted}
     for name, entry in model.entries.items():
-        prefix, _, role = name.rpartition(".")
-        whole = f"{prefix}.{scaled.get(role)}".removeprefix(".")
+        prefix, dotted = name.rpartition(".")[0], f".{name}"
+        starts = "" if prefix.endswith(".experts") else "."
+        ends = [end for end in scaled if end.startswith(starts) and dotted.endswith(end)]
+        whole = f"{dotted.removesuffix(ends[0])}{scaled[ends[0]]}"[1:] if ends else None
         # called like codes, like a weight, or like all experts of a layer
-        is_called = name.endswith(WEIGHT) or holds_experts(entry)
-        is_weight = role in codes or (is_called and not known)
+        is_stack = holds_experts(entry)
+        is_called = name.endswith(WEIGHT) or is_stack
+        is_weight = (is_called and not known) or any(
+            dotted.endswith(end) and end.startswith(starts) if end else is_stack for end in codes
+        )
         if name in known:
             continue
-        if role in scaled and whole not in known:
+        if whole is not None and whole not in known:
             why = f"scales a weight, as other tensors of that name do, but there is no {whole}"
         elif entry.dtype in UNQUANTISED and (scale := _scale_beside(model.entries, name)):
             why = (
                 f"holds plain {entry.dtype}, but {scale} is beside it, as beside codes, or as in "
                 "models that are calibrated and not yet compressed"
             )
-        elif prefix in prefixes and not f".{role}".endswith((".bias", *SERVING, *CACHE)):
+        elif prefix in prefixes and not dotted.endswith((".bias", *SERVING, *CACHE)):
             why = f"is beside the codes of {prefix}, and may change what they mean"
         elif is_weight and holds_codes(entry) and not isinstance(entry.desc, RecordDesc):
             why = f"holds codes of {entry.dtype}, but nothing beside it scales them"

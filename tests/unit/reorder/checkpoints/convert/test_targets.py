@@ -319,6 +319,15 @@ down.weight holds codes of f8_e4m3, but nothing beside it scales them
 experts.down_proj holds codes of f8_e4m3, but nothing beside it scales them
     refused({"experts.down_proj": fp8()["weight"][None], "up.weight": ones(128, 128)}, None,
         "fp8-block")
+experts.down_proj holds codes of f8_e4m3, but nothing beside it scales them
+    refused({"experts.up_proj": fp8()["weight"][None], "experts.down_proj": fp8()["weight"][None],
+        "experts.up_proj_scale_inv": fp8()["weight_scale_inv"][None]}, FP8, "bf16")
+experts.down_proj_scale_inv scales a weight, as other tensors of that name do, but there is no
+    refused({f"experts.{name}_proj{end}": fp8()[f"weight{end}"][None] for name, end in
+        (("up", ""), ("up", "_scale_inv"), ("down", "_scale_inv"))}, FP8, "bf16")
+experts.down_proj_blocks holds codes of u8, but nothing beside it scales them
+    refused({"experts.down_proj_blocks": np.ones((2, 64, 2, 16), np.uint8)},
+        {"quant_method": "mxfp4"}, "bf16")
 up.weight holds plain bf16, but model.layers.0.mlp.up.weight_scale is beside it
     refused({"up.weight": ones(128, 128), "up.weight_scale": ones(128, 1)},
         compressed("channel") | {"quantization_status": "frozen"}, "fp8-block")
