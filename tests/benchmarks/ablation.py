@@ -15,6 +15,12 @@ Mechanisms that are joined by + are off together: one may hide what another is w
 how many listed and fresh cases its mechanism changes anything. src and dst start `--place` bytes
 into a cache line, by default where large arrays of numpy do.
 
+Three mechanisms have no row. Regions of an OpenMP runtime, which users ask for by
+`MEMDESC_OPENMP=1`, need processes of their own, because all variants share the threads. The memory
+of freed results is not used here, because calls write into buffers that exist; it is off where
+`reorder.memory.allocation._POOL` is None. Families of kernels for devices are not part of
+`reorder.cpu`: `memdesc bench --device` times them.
+
 The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
 stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
 least 1 % of the random cases more than twice as slow, on one of two different machines, beyond
