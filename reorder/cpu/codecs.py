@@ -14,7 +14,7 @@ from llvmlite import ir
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder.cpu.llvm.emit import (
     Builder,
-    Number,
+    IRValue,
     Type,
     Value,
     call,
@@ -91,7 +91,7 @@ class Codec:
 
     def splat(self, vector_type: Type, value: float) -> Value:
         """Return a constant in every lane."""
-        return Number(self.builder, constant(vector_type, value))
+        return IRValue(self.builder, constant(vector_type, value))
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
         """Call an LLVM intrinsic by its full name."""
@@ -182,12 +182,12 @@ class Codec:
 
 def is_number(values: Value) -> Value:
     """Whether floats are not NaN."""
-    return Number(values.builder, values.builder.fcmp_ordered("ord", values, values))
+    return IRValue(values.builder, values.builder.fcmp_ordered("ord", values, values))
 
 
 def any_nan(left: Value, right: Value) -> Value:
     """Whether a float or the one in the same lane of another vector is NaN."""
-    return Number(left.builder, left.builder.fcmp_unordered("uno", left, right))
+    return IRValue(left.builder, left.builder.fcmp_unordered("uno", left, right))
 
 
 def lesser(left: Value, right: Value) -> Value:

@@ -10,8 +10,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
-from memdesc.record import BIT_PLANES, Codebook
-from memdesc.record import Number as RecordNumber
+from memdesc.record import BIT_PLANES, Codebook, Number
 from reorder.cpu.codecs import Codec, any_nan
 from reorder.cpu.decoding.pattern import (
     MAX_LANES,
@@ -21,7 +20,7 @@ from reorder.cpu.decoding.pattern import (
     Pattern,
 )
 from reorder.cpu.kernels.interpreter import InterpreterCall, each_range
-from reorder.cpu.llvm.emit import BYTE, Number, Type, Value, load_fields, loop, new_constant, where
+from reorder.cpu.llvm.emit import BYTE, IRValue, Type, Value, load_fields, loop, new_constant, where
 from reorder.cpu.llvm.shuffle import pick
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_feature, has_masks
@@ -79,7 +78,7 @@ def _decoded(numbers: "_Numbers", kernel: DecodeKernel) -> Iterator[tuple[int, V
 
 
 def _factors(
-    numbers: "_Numbers", factors: tuple[RecordNumber, ...], pattern: Pattern
+    numbers: "_Numbers", factors: tuple[Number, ...], pattern: Pattern
 ) -> Callable[[range], Value]:
     """Return a function of positions: the product of factors, shared ones multiplied once."""
     lanes = min(MAX_LANES, pattern.block)
@@ -128,7 +127,7 @@ class _Numbers:
         # codes whose numbers are spread over several vectors
         self._known: dict[tuple[object, int], Value] = {}
 
-    def values(self, number: RecordNumber, positions: range) -> Value:
+    def values(self, number: Number, positions: range) -> Value:
         """Return the values of a number at some positions: i32, or f32 from floats and tables."""
         codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
@@ -145,7 +144,7 @@ class _Numbers:
             return codec.decode(bits, number.kind, "f32")
         return joined - number.minus if number.minus else joined
 
-    def _whole_codes(self, number: RecordNumber, positions: range) -> Value:
+    def _whole_codes(self, number: Number, positions: range) -> Value:
         """Return the integers that the fields of a number make, as i32."""
         codec = Codec(self.builder, len(positions))
         parts = []
@@ -157,7 +156,7 @@ class _Numbers:
         return reduce(operator.or_, parts)
 
     def product(
-        self, numbers: tuple[RecordNumber, ...], positions: range, first: Value | None = None
+        self, numbers: tuple[Number, ...], positions: range, first: Value | None = None
     ) -> Value:
         """Return the product of `first`, if it is given, and of numbers, from the left."""
         product = first
@@ -231,7 +230,7 @@ class _Numbers:
         field, address = self._fields[name]
         return (address + place * max(field.bits, BYTE_BITS) // BYTE_BITS).load_at(kind)
 
-    def _numbers_of(self, number: RecordNumber, book: Codebook, positions: range) -> Value:
+    def _numbers_of(self, number: Number, book: Codebook, positions: range) -> Value:
         """Return numbers of a codebook as i32; those in adjacent lanes are loaded together."""
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
         kind = ir.ArrayType(BYTE, len(book.values))
@@ -255,7 +254,7 @@ class _Numbers:
         numbers = packed.bitcast(ir.VectorType(BYTE, len(positions)))
         return numbers.sext(ir.VectorType(_I32, len(positions)))
 
-    def _code_at(self, number: RecordNumber, position: int) -> Value:
+    def _code_at(self, number: Number, position: int) -> Value:
         """Return the code of an element: of many parts, by vectors for the whole block."""
         if len(number.parts) <= _MAX_SCALAR_PARTS:
             codes = self._whole_codes(number, range(position, position + 1))
@@ -299,13 +298,13 @@ class _Numbers:
 def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
     vector: Value = ir.Constant(kind, ir.Undefined)
     for lane, number in enumerate(numbers):
-        vector = Number(number.builder, vector).insert_element(number, _I32(lane))
+        vector = IRValue(number.builder, vector).insert_element(number, _I32(lane))
     return vector
 
 
 def _entry(table: Value, index: Value, kind: Type, align: int | None = None) -> Value:
     """Load a number of type `kind` from a table of constants, at an index."""
-    entry = Number(index.builder, index.builder.gep(table, [_I32(0), index], inbounds=True))
+    entry = IRValue(index.builder, index.builder.gep(table, [_I32(0), index], inbounds=True))
     loaded = entry.bitcast(kind.as_pointer()).load()
     loaded.raw.align = align
     return loaded

@@ -86,7 +86,7 @@ class Rows(NamedTuple):
         stop = maximum(minimum(self.head.valid_rows, self.last), self.first)
         return self._replace(last=stop), self._replace(first=stop)
 
-    def each(self) -> Iterator[tuple[Location, Location, Value]]:
+    def loop(self) -> Iterator[tuple[Location, Location, Value]]:
         """Emit a loop over the rows; yields both locations, and whether the row holds data."""
         with loop(self.first, self.last) as row:
             src = self.src_at(row)
@@ -146,7 +146,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     _emit_any(rows)
     builder.branch(done)
     builder.position_at_end(moved)
-    for _, dst, _ in rest.each():
+    for _, dst, _ in rest.loop():
         emit_clear(elements, dst, run.extent)
     builder.branch(done)
     builder.position_at_end(done)
@@ -171,17 +171,17 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 
     with either(is_inside) as (inside, otherwise):
         with inside:
-            for src, dst, _ in data.each():
+            for src, dst, _ in data.loop():
                 move(src, dst)
         with otherwise:
-            for src, dst, _ in data.each():
+            for src, dst, _ in data.loop():
                 with either(elements.address_of(src) <= last_start) as (before, at_end):
                     with before:
                         move(src, dst)
                     with at_end:
                         elements.store_vector(elements.zeros(lanes), dst)
                         _copy(elements, src, dst, valid)
-    for _, dst, _ in rows._replace(first=maximum(data_rows, rows.first)).each():
+    for _, dst, _ in rows._replace(first=maximum(data_rows, rows.first)).loop():
         elements.store_vector(elements.zeros(lanes), dst)
 
 
@@ -250,14 +250,14 @@ def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
         for count in (rows.head.valid, rows.head.extent)
     )
     data, rest = rows.rebased().split()
-    for src, dst, _ in data.each():
+    for src, dst, _ in data.loop():
         parts = [
             elements.load_masked(src + start, mask)
             for start, mask in zip(starts, loaded, strict=True)
         ]
         for start, mask, part in zip(starts, stored, parts, strict=True):
             elements.store_masked(part, dst + start, mask)
-    for _, dst, _ in rest.each():
+    for _, dst, _ in rest.loop():
         for start, mask in zip(starts, stored, strict=True):
             elements.store_masked(elements.zeros(lanes), dst + start, mask)
 
@@ -287,20 +287,20 @@ def _emit_parts(rows: Rows, part: tuple[int, int, int]) -> None:
     pieces = [*((k * lanes, lanes) for k in range(count)), (head.valid - tail, tail)]
     skipped = head.extent - head.valid
     rows = rows.rebased()
-    for src, dst, _ in rows.each():
+    for src, dst, _ in rows.loop():
         vectors = [elements.load_vector(src + at, size) for at, size in pieces]
         for (at, _), vector in zip(pieces, vectors, strict=True):
             elements.store_vector(vector, dst + at)
     # a separate loop: inside the one above, it would slow down rows without zeros by a tenth
     with when(skipped > 0):
-        for _, dst, _ in rows.each():
+        for _, dst, _ in rows.loop():
             emit_clear(elements, dst + head.valid, skipped)
 
 
 def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
     elements, head = rows.elements, rows.head
-    for src, dst, is_valid in rows.rebased().each():
+    for src, dst, is_valid in rows.rebased().loop():
         valid = where(is_valid, head.valid, 0)
         _copy(elements, src, dst, valid)
         emit_clear(elements, dst + valid, head.extent - valid)
@@ -330,7 +330,7 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
 def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
     elements, head = rows.elements, rows.head
-    for src, dst, is_valid in rows.each():
+    for src, dst, is_valid in rows.loop():
         valid = where(is_valid, head.valid, 0)
         with loop(0, valid) as column:
             element = elements.load(elements.moved(src, column * head.src_stride))

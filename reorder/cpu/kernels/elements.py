@@ -14,7 +14,7 @@ from reorder.cpu.llvm.emit import (
     BYTE,
     I64,
     Builder,
-    Number,
+    IRValue,
     Type,
     Value,
     call,
@@ -59,7 +59,7 @@ class Elements:
         self.is_nibble = kernel.is_packed
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
         self._pointer_type = self.type.as_pointer()
-        self.zero = Number(builder, ir.Constant(self.type, 0))
+        self.zero = IRValue(builder, ir.Constant(self.type, 0))
         # lanes of the vectors that cover a run: of a register, of half of it, and so on
         lanes = 1 if self.is_nibble else register_bits() // self.bits
         self.sizes = tuple(lanes >> k for k in range(lanes.bit_length()))
@@ -70,7 +70,7 @@ class Elements:
 
     def zeros(self, lanes: int) -> Value:
         """Return a vector of zeros."""
-        return Number(self.builder, ir.Constant(self.vector_type(lanes), None))
+        return IRValue(self.builder, ir.Constant(self.vector_type(lanes), None))
 
     def moved(self, location: Location, offset: Value) -> Location:
         """Return a location moved by an offset of a table: in bytes, or in 4-bit elements."""
@@ -98,7 +98,7 @@ class Elements:
         if self.is_nibble:
             index = index.lshr(1)
         base = address.inttoptr(self._pointer_type)
-        pointer = Number(self.builder, self.builder.gep(base, [index]))
+        pointer = IRValue(self.builder, self.builder.gep(base, [index]))
         return pointer if of is None else pointer.bitcast(of.as_pointer())
 
     def rebased(self, location: Location) -> Location:

@@ -17,7 +17,7 @@ from llvmlite import ir
 from memdesc.tuples import NamedTuple
 from reorder.cpu.llvm.emit import (
     I64,
-    Number,
+    IRValue,
     Value,
     Variable,
     load_fields,
@@ -179,4 +179,4 @@ class OuterLoops:
         builder.position_at_end(done)
 
     def _counter(self, k: Value) -> Value:
-        return Number(self._builder, self._builder.gep(self._counters, [k]))
+        return IRValue(self._builder, self._builder.gep(self._counters, [k]))

@@ -12,7 +12,7 @@ from reorder.cpu.kernels.interpreter import (
 )
 from reorder.cpu.llvm.emit import (
     I64,
-    Number,
+    IRValue,
     Value,
     int64_pointer,
     load_fields,
@@ -46,7 +46,7 @@ _FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 _STACK_SHIFT, _PLACE_SHIFT = 14, 64 - (SCRATCHES - 1).bit_length()
 
 
-class _Tile(NamedTuple):
+class _PlacedTile(NamedTuple):
     """What the steps of a tile share."""
 
     call: InterpreterCall
@@ -96,7 +96,7 @@ def _take_scratch(block: Value) -> Value:
     return number
 
 
-def _lock_of(block: Value, number: Value) -> Number:
+def _lock_of(block: Value, number: Value) -> IRValue:
     return int64_pointer(block + LOCKS_AT + number * SHARED_NBYTES, 0)
 
 
@@ -116,14 +116,14 @@ def _emit_all(call: InterpreterCall, slots: Value) -> None:
         for position, following in loops.each_pair(*steps, Position(starts, 0)):
             for n, offset in enumerate(position.offsets):
                 offsets[n] = offset
-            tile = _Tile(call, offsets, slots, placement, following.offsets[SRC])
+            tile = _PlacedTile(call, offsets, slots, placement, following.offsets[SRC])
             with loop(0, head.steps) as k:
                 _emit_step(tile, steps_at + k * nbytes_of(TileStep))
     # make non-temporal stores visible to other threads
     builder.fence("seq_cst")
 
 
-def _emit_step(tile: _Tile, step_at: Value) -> None:
+def _emit_step(tile: _PlacedTile, step_at: Value) -> None:
     """Run one step of a tile."""
     step = load_fields(step_at, TileStep)
     src, dst, operand = (
@@ -152,7 +152,7 @@ def _emit_step(tile: _Tile, step_at: Value) -> None:
     emit_call(step.interpreter, call)
 
 
-def _address(tile: _Tile, base: Value) -> Value:
+def _address(tile: _PlacedTile, base: Value) -> Value:
     """Return the address that a `Base` stands for, or the address that it is."""
     slot_at = tile.slots + (base - Base.VALUES) * SLOT_NBYTES
     address = where(base.below(len(Base)), slot_at, base)
@@ -161,6 +161,6 @@ def _address(tile: _Tile, base: Value) -> Value:
     return address
 
 
-def _offset(tile: _Tile, operand: Value, is_placed: Value) -> Value:
+def _offset(tile: _PlacedTile, operand: Value, is_placed: Value) -> Value:
     """Return the offset of the tile in an operand of the box, or 0."""
     return where(is_placed, tile.offsets[where(is_placed, operand, 0)], 0)

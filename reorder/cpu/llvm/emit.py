@@ -13,8 +13,8 @@ from llvmlite import ir
 
 from reorder.cpu.tables import fields_of
 
-# llvmlite's builder, which emits instructions; the types of operands; and operands: a `Number`, or
-# a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.
+# llvmlite's builder, which emits instructions; the types of operands; and operands: an `IRValue`,
+# or a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.
 Builder: TypeAlias = ir.IRBuilder
 Type: TypeAlias = ir.Type
 Value: TypeAlias = Any
@@ -33,24 +33,24 @@ def _emits(integers: str, floats: str = "", neutral: int | None = None) -> Calla
     """
     of_integers, of_floats = (getattr(Builder, name or integers) for name in (integers, floats))
 
-    def emit(self: Number, other: Value) -> Number:
+    def emit(self: IRValue, other: Value) -> IRValue:
         if isinstance(other, int) and other == neutral and not self.is_float:
             return self
         instruction = of_floats if self.is_float else of_integers
-        return Number(self.builder, instruction(self.builder, self.raw, self.operand(other)))
+        return IRValue(self.builder, instruction(self.builder, self.raw, self.operand(other)))
 
     return emit
 
 
 def _compares(symbol: str, of_integers: Any = Builder.icmp_signed) -> Callable[[Any, Any], Any]:
-    def emit(self: Number, other: Value) -> Number:
+    def emit(self: IRValue, other: Value) -> IRValue:
         compare = Builder.fcmp_ordered if self.is_float else of_integers
-        return Number(self.builder, compare(self.builder, symbol, self.raw, self.operand(other)))
+        return IRValue(self.builder, compare(self.builder, symbol, self.raw, self.operand(other)))
 
     return emit
 
 
-class Number:
+class IRValue:
     """An LLVM integer, float or pointer, or a vector, with operators that emit instructions.
 
     The other operand may be a Python number: a constant of the same type. Operators treat integers
@@ -72,11 +72,11 @@ class Number:
             "a condition is known when the kernel runs: use when(), either() or where()"
         )
 
-    def __getattr__(self, name: str) -> Callable[..., Number]:
+    def __getattr__(self, name: str) -> Callable[..., IRValue]:
         emit = getattr(Builder, name)
 
-        def emit_here(*operands: Value) -> Number:
-            return Number(self.builder, emit(self.builder, self.raw, *map(self.operand, operands)))
+        def emit_here(*operands: Value) -> IRValue:
+            return IRValue(self.builder, emit(self.builder, self.raw, *map(self.operand, operands)))
 
         return emit_here
 
@@ -88,13 +88,13 @@ class Number:
 
     def operand(self, other: Value) -> Value:
         """Return another operand as llvmlite takes it; a Python number is given this type."""
-        if isinstance(other, Number):
+        if isinstance(other, IRValue):
             return other.raw
         return constant(self.type, other) if isinstance(other, (int, float)) else other
 
-    def like(self, other: float) -> Number:
+    def like(self, other: float) -> IRValue:
         """Return a constant of this type, or the number itself."""
-        return Number(self.builder, self.operand(other))
+        return IRValue(self.builder, self.operand(other))
 
     def get_reference(self) -> str:
         """Return its name in instructions; with this and `type`, llvmlite accepts it as a value."""
@@ -116,25 +116,25 @@ class Number:
     __eq__, __ne__ = _compares("=="), _compares("!=")
     below, above = (_compares(symbol, Builder.icmp_unsigned) for symbol in ("<", ">"))
 
-    def __neg__(self) -> Number:
+    def __neg__(self) -> IRValue:
         return self.fneg() if self.is_float else self.neg()
 
-    def __invert__(self) -> Number:
+    def __invert__(self) -> IRValue:
         return self.not_()
 
-    def __getitem__(self, index: Value) -> Number:
+    def __getitem__(self, index: Value) -> IRValue:
         return int64_pointer(self, index).load()
 
     def __setitem__(self, index: Value, value: Value) -> None:
         self.builder.store(self.operand(value), int64_pointer(self, index))
 
-    def load_at(self, kind: Type, align: int = 1) -> Number:
+    def load_at(self, kind: Type, align: int = 1) -> IRValue:
         """Return the number of a type at this address."""
         loaded = self.inttoptr(kind.as_pointer()).load()
         loaded.raw.align = align
         return loaded
 
-    def store_at(self, value: Number, align: int = 1, *, non_temporal: bool = False) -> None:
+    def store_at(self, value: IRValue, align: int = 1, *, non_temporal: bool = False) -> None:
         """Write a number at this address."""
         store = self.builder.store(value, self.inttoptr(value.type.as_pointer()))
         store.align = align
@@ -152,10 +152,10 @@ class Variable:
     """A variable, which LLVM keeps in registers where it can."""
 
     def __init__(self, builder: Builder, kind: Type = I64) -> None:
-        self._pointer = Number(builder, stack_pointer(builder, kind))
+        self._pointer = IRValue(builder, stack_pointer(builder, kind))
 
     @property
-    def value(self) -> Number:
+    def value(self) -> IRValue:
         """What it holds."""
         return self._pointer.load()
 
@@ -177,15 +177,15 @@ def load_fields(address: Value, kind: type[_Fields]) -> _Fields:
     builder = address.builder
     first = builder.inttoptr(address.raw, _I64_POINTER)
     pointers = (builder.gep(first, [ir.Constant(I64, k)]) if k else first for k in fields_of(kind))
-    fields: list[Value] = [Number(builder, builder.load(pointer)) for pointer in pointers]
+    fields: list[Value] = [IRValue(builder, builder.load(pointer)) for pointer in pointers]
     return kind(*fields)
 
 
-def int64_pointer(address: Value, index: Value) -> Number:
+def int64_pointer(address: Value, index: Value) -> IRValue:
     """Return the typed pointer to the int64 with an index from an address."""
     builder = address.builder
     first = builder.inttoptr(address.raw, _I64_POINTER)
-    return Number(builder, builder.gep(first, [address.operand(index)]))
+    return IRValue(builder, builder.gep(first, [address.operand(index)]))
 
 
 def shared_constant(builder: Builder, name: str, content: Value, align: int | None = None) -> Value:
@@ -193,7 +193,7 @@ def shared_constant(builder: Builder, name: str, content: Value, align: int | No
     module = builder.module
     if name not in module.globals:
         new_constant(builder, name, content).align = align
-    return Number(builder, module.globals[name]).ptrtoint(I64)
+    return IRValue(builder, module.globals[name]).ptrtoint(I64)
 
 
 def new_constant(builder: Builder, name: str, content: Value) -> Value:
@@ -217,15 +217,15 @@ def stack_space(builder: Builder, kind: Type, count: int, align: int | None = No
     """Return the address of space for `count` numbers of a type, on the stack of the kernel."""
     space = stack_pointer(builder, kind, count)
     space.align = align
-    return Number(builder, space).ptrtoint(I64)
+    return IRValue(builder, space).ptrtoint(I64)
 
 
-def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number:
+def call(builder: Builder, name: str, result: Type, *arguments: Value) -> IRValue:
     """Call an intrinsic of LLVM by its full name."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     known = builder.module.globals
     function = known[name] if name in known else ir.Function(builder.module, kind, name)
-    return Number(builder, builder.call(function, arguments))
+    return IRValue(builder, builder.call(function, arguments))
 
 
 def prefetch_to_write(address: Value) -> None:
@@ -260,14 +260,14 @@ def either(condition: Value) -> AbstractContextManager[Any]:
 
 @contextmanager
 def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
-    """Emit `for i in range(start, stop, step)`; yields i. `start` or `stop` must be a `Number`."""
-    builder = (stop if isinstance(stop, Number) else start).builder
+    """Emit `for i in range(start, stop, step)`; yields i. One of both ends must be an `IRValue`."""
+    builder = (stop if isinstance(stop, IRValue) else start).builder
     before = builder.block
     body, done = (builder.append_basic_block(name) for name in ("body", "done"))
     # tested before the first step and after each one, so LLVM need not rotate the loop
     builder.cbranch(start < stop, body, done)
     builder.position_at_end(body)
-    i = Number(builder, builder.phi(I64))
+    i = IRValue(builder, builder.phi(I64))
     i.raw.add_incoming(i.operand(start), before)
     yield i
     following = i + step
@@ -292,7 +292,7 @@ def _no_transformations(module: Value) -> Value:
     return module.namedmetadata[name].operands[0]
 
 
-def kept(value: Value) -> Number:
+def kept(value: Value) -> IRValue:
     """Return a copy of a number, made here: it can be in a register where the number has none.
 
     When LLVM spills around many branches, it gives a number a single place, perhaps on the stack,
@@ -300,33 +300,33 @@ def kept(value: Value) -> Number:
     """
     kind = ir.FunctionType(value.type, [value.type])
     copy = value.builder.asm(kind, "", "=r,0", [value.raw], side_effect=False)
-    return Number(value.builder, copy)
+    return IRValue(value.builder, copy)
 
 
-def phi(*values: tuple[Value, Value]) -> Number:
+def phi(*values: tuple[Value, Value]) -> IRValue:
     """Return the value that comes with the block that ran before this one."""
     (first, _), *_ = values
-    merged = Number(first.builder, first.builder.phi(first.type))
+    merged = IRValue(first.builder, first.builder.phi(first.type))
     for value, block in values:
         merged.raw.add_incoming(value, block)
     return merged
 
 
-def where(condition: Value, then: Value, otherwise: Value) -> Number:
+def where(condition: Value, then: Value, otherwise: Value) -> IRValue:
     """Return the first number where a condition holds, else the second; two constants are int64."""
-    kind = next((value.type for value in (then, otherwise) if isinstance(value, Number)), I64)
+    kind = next((value.type for value in (then, otherwise) if isinstance(value, IRValue)), I64)
     first, second = (
         constant(kind, value) if isinstance(value, (int, float)) else value
         for value in (then, otherwise)
     )
-    return Number(condition.builder, condition.builder.select(condition, first, second))
+    return IRValue(condition.builder, condition.builder.select(condition, first, second))
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """Return the smaller of two numbers; the first must be a `Number`."""
+    """Return the smaller of two numbers; the first must be an `IRValue`."""
     return where(a < b, a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """Return the larger of two numbers; the first must be a `Number`."""
+    """Return the larger of two numbers; the first must be an `IRValue`."""
     return where(a > b, a, b)

@@ -12,7 +12,7 @@ import llvmlite
 from llvmlite import binding, ir
 
 from memdesc.errors import MemdescError
-from reorder.cpu.llvm.emit import I64, Builder, Number, Value
+from reorder.cpu.llvm.emit import I64, Builder, IRValue, Value
 from reorder.cpu.runtime.machine_code import RUNS_IMAGES
 from reorder.cpu.target import processor
 from reorder.forks import at_fork
@@ -73,7 +73,7 @@ def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
     function = ir.Function(module, kind, symbol)
     function.attributes.add("nounwind")
     builder = Builder(function.append_basic_block("entry"))
-    arguments: list[Value] = [Number(builder, argument) for argument in function.args]
+    arguments: list[Value] = [IRValue(builder, argument) for argument in function.args]
     emit(*arguments)
     builder.ret_void()
     return str(module)

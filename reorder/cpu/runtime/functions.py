@@ -27,7 +27,7 @@ from numba.extending import lower_builtin, type_callable
 
 from memdesc.errors import MemdescError
 from reorder.cpu.kernels import intrinsics as emitters
-from reorder.cpu.llvm.emit import Builder, Number, Value
+from reorder.cpu.llvm.emit import Builder, IRValue, Value
 from reorder.cpu.runtime import intrinsics
 from reorder.forks import at_fork
 
@@ -165,9 +165,9 @@ def _register(function: Any) -> None:
             made = context.compile_subroutine(builder, function, called, flags=_flags())
             return context.call_internal(builder, made.fndesc, called, arguments)
         numbers = [
-            [Number(builder, value) for value in cgutils.unpack_tuple(builder, argument)]
+            [IRValue(builder, value) for value in cgutils.unpack_tuple(builder, argument)]
             if isinstance(kind, types.BaseTuple)
-            else Number(builder, argument)
+            else IRValue(builder, argument)
             for kind, argument in zip(called.args, arguments, strict=True)
         ]
         compiled = emit(builder, *numbers)

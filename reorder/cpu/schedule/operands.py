@@ -46,7 +46,7 @@ _MAX_LONG = 1 << 13
 _EACH, _ONE = -1, 0
 
 
-class Rows(NamedTuple):
+class TileRows(NamedTuple):
     """Rows of src, dst and an operand, and how an element finds its value of the operand."""
 
     # the loops of a tile, outermost first, and their strides on each side
@@ -83,9 +83,9 @@ def dense_strides(extents: Sequence[int]) -> list[int]:
     return [prod(extents[k + 1 :]) for k in range(len(extents))]
 
 
-def tile_rows(nodes: tuple[Node, ...], sides: Sequence[list[int]]) -> Rows:
+def tile_rows(nodes: tuple[Node, ...], sides: Sequence[list[int]]) -> TileRows:
     """Return the longest rows that are contiguous on all sides."""
-    return Rows(nodes, sides, _size(nodes[len(nodes) - _count(nodes, sides) :]))
+    return TileRows(nodes, sides, _size(nodes[len(nodes) - _count(nodes, sides) :]))
 
 
 def _size(nodes: Iterable[Node]) -> int:
@@ -100,7 +100,7 @@ def _count(nodes: Sequence[Node], sides: Sequence[list[int]]) -> int:
 
 def find_rows(
     nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]] | None = None
-) -> Rows:
+) -> TileRows:
     """Return the longest rows of a tile whose elements find their operands.
 
     `loops` are the extents of the loops over tiles, outermost first, with their strides in the
@@ -120,18 +120,18 @@ def find_rows(
         fits = is_small and blocks * _size(compress(nodes, kept)) <= _MAX_TABLE
         if fits and columns > rows.columns:
             strides, block = _block(nodes, sides.operand, kept)
-            return Rows(nodes, (*sides[:2], strides), columns, _EACH, block=block)
+            return TileRows(nodes, (*sides[:2], strides), columns, _EACH, block=block)
     return rows
 
 
-def _rows_of(nodes: tuple[Node, ...], sides: Sides, inner: int, blocks: int) -> Rows | None:
+def _rows_of(nodes: tuple[Node, ...], sides: Sides, inner: int, blocks: int) -> TileRows | None:
     """Return rows of some innermost nodes; None if their operands would have to be gathered.
 
     `blocks` is how many blocks a table would have; 0: operands are only in place.
     """
     first = len(nodes) - inner
     row, strides = nodes[first:], sides.operand[first:]
-    rows = Rows(nodes, sides, _size(row))
+    rows = TileRows(nodes, sides, _size(row))
     if not any(strides):
         return rows
     if _count(row, [strides]) == inner:
@@ -149,7 +149,7 @@ def _rows_of(nodes: tuple[Node, ...], sides: Sides, inner: int, blocks: int) -> 
     return rows._replace(mask=_EACH, shift=group.bit_length() - 1)
 
 
-def _repeated(rows: Rows, inner: int, blocks: int) -> Rows | None:
+def _repeated(rows: TileRows, inner: int, blocks: int) -> TileRows | None:
     """Return rows whose operands repeat; None if they do not, or not after a power of two."""
     nodes, (src, dst, operand) = rows.nodes, rows.sides
     changing = len([*takewhile(bool, reversed(operand))])

@@ -57,10 +57,10 @@ def join_runs(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
         and not any(node.strides[1] % LINE_NBYTES for node in around)
     )
     part = box._replace(nodes=(*others, run))
-    return tuple(_joined(part, chain, last_size)) if joins else ()
+    return tuple(_joined_runs(part, chain, last_size)) if joins else ()
 
 
-def _joined(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBox]:
+def _joined_runs(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBox]:
     """Schedule runs that the loops of a chain, innermost first, continue in dst.
 
     `last_size` is the length of the last run.

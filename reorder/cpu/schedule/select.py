@@ -202,8 +202,8 @@ class ScheduledBox(NamedTuple):
 
     def _starts_lines(self, inner: tuple[Node, ...]) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
-        strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
-        starts = [size_of(inner) * self.width, self.box.offsets[-1], *strides]
+        strides = [node.strides[1] for node in self.box.nodes if node not in inner]
+        starts = [size_of(inner) * self.width, self.box.offsets[1], *strides]
         return not any(start % line_of(self.bits) for start in starts)
 
     def written_nbytes(self) -> int:

@@ -19,8 +19,8 @@ from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.operands import (
-    Rows,
     Sides,
+    TileRows,
     dense_strides,
     find_rows,
     gathered,
@@ -238,7 +238,7 @@ class _StepWriter:
         size = -(-prod(node.valid for node in nodes) * bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
 
-    def _streams(self, dst: _Buffer, rows: Rows) -> bool:
+    def _streams(self, dst: _Buffer, rows: TileRows) -> bool:
         """Whether non-temporal stores write rows to dst; rows of groups only beyond the caches."""
         if dst.base is not Base.DST or dst.is_packed:
             return False

@@ -17,7 +17,7 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from reorder import Attr, execute, plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu.codecs import Codec
-from reorder.cpu.llvm.emit import Number
+from reorder.cpu.llvm.emit import IRValue
 from reorder.reference import execute_reference
 from tests.conversions import run
 from tests.processors import environment_of
@@ -215,7 +215,7 @@ def test_no_float_is_rounded_alone(processor: str, work: str, dtype: str) -> Non
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(kinds[1], kinds[:1]), "encode")
     builder = ir.IRBuilder(function.append_basic_block())
-    values = Number(builder, function.args[0])
+    values = IRValue(builder, function.args[0])
     builder.ret(Codec(builder, 8).encode(values, work, dtype))
     target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(processor, opt=3)
