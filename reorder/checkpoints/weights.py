@@ -385,9 +385,9 @@ def tensors_of(name: str, held: Collection[str] = ()) -> tuple[str, ...]:
 def find_misfits(model: Model) -> Iterator[tuple[str, str]]:
     """Yield tensors that look like parts of quantised weights, but are of none here, and why."""
     declared = model.claims.said
-    said = [x.name for x in declared.every if x.name in SCHEMES] if declared else []
+    said = (SCHEMES.get(said.name or "") for said in declared.every) if declared else ()
     # how names of codes end, and those of what scales them; without a dot only in stacked experts
-    codes, scaled = {f"{SCHEMES[x].joint}{SCHEMES[x].tensors()[0]}" for x in said}, dict[str, str]()
+    codes, scaled = {f"{x.joint}{x.tensors()[0]}" for x in said if x}, dict[str, str]()
     for weight in filter(lambda weight: weight.tensors, model.weights):
         start = f".{weight.prefix}" if weight.prefix else ""
         first, *ends = (f".{x.name}".removeprefix(start) for x in weight.tensors.values())
