@@ -1,6 +1,7 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-The length of a run decides how it is copied, by the first of these ways that fits:
+Runs that the schedule marks are copied as whole lines of dst. The length of any other run decides
+how it is copied, by the first of these ways that fits:
 
 * exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less

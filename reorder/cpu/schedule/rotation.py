@@ -13,8 +13,7 @@ rows in src. After a row comes the next step of the loop around it in dst, and a
 of that loop comes a step of the loop around both. Only the heads of the first rows of the outermost
 of these loops, and the ends of the last ones, are boxes of their own. If there are many last rows,
 only the line that two rows share is moved like that: the lines before it are moved for all rows at
-once. Rows that end in padding are moved whole. Runs that are copied need none of this: their kernel
-joins lines itself.
+once. Rows that end in padding are moved whole. Runs that are copied are joined by `runs`.
 
 The offsets of boxes in dst count from the start of a line here.
 """
