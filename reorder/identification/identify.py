@@ -226,20 +226,20 @@ def identify(
         raise MemdescError(
             "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
         )
-    kind = None if dtype is None else data_type(dtype)
+    wanted = None if dtype is None else data_type(dtype)
     if dims is not None:
         sizes = checked_ints("dims", dims)
-        return _by_padding(raw, sizes, kind or _type_of(data, prod(sizes)))
+        return _by_padding(raw, sizes, wanted or _type_of(data, prod(sizes)))
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
-    answer = _by_values(raw, plain, kind, (atol, rtol))
+    answer = _by_values(raw, plain, wanted, (atol, rtol))
     if not answer.candidates and not answer.near:
-        answer = answer._replace(verdict=answer.verdict + _if_swapped(raw, plain, kind))
+        answer = answer._replace(verdict=answer.verdict + _if_swapped(raw, plain, wanted))
     is_exact = plain.desc.dtype.name in INTEGERS or atol or rtol
     if answer.candidates or answer.near or is_exact:
         return answer
     # another kernel may round differently
-    loose = _by_values(raw, plain, kind, (0.0, _LOOSE))
+    loose = _by_values(raw, plain, wanted, (0.0, _LOOSE))
     if not loose.candidates:
         return answer
     hint = f"; with rtol={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
@@ -286,8 +286,8 @@ def _by_values(
     compared: dict[tuple[object, ...], Candidate] = {}
     for order in orders:
         for reference in references:
-            kind = reference.desc.dtype
-            layouts, of_all = _known_layouts(dims, kind, tuple(order), len(data))
+            own = reference.desc.dtype
+            layouts, of_all = _known_layouts(dims, own, tuple(order), len(data))
             sizes |= of_all
             for known in layouts:
                 if known.key not in compared:
@@ -313,12 +313,12 @@ def _by_values(
 
 def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> str:
     """Return the text about 4-bit elements whose bytes have the first one in the high half."""
-    kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
-    for kind in (kind for kind in kinds if kind.is_packed):
+    types = [memory.desc.dtype for memory in _references(plain, dtype)]
+    for own in (own for own in types if own.is_packed):
         swapped = (data >> 4 | data << 4).astype(np.uint8)
-        candidates = _by_values(swapped, plain, kind, (0.0, 0.0)).candidates
+        candidates = _by_values(swapped, plain, own, (0.0, 0.0)).candidates
         if candidates:
-            return f"; with the halves of each byte swapped, as {kind}, {_titles(candidates)} does"
+            return f"; with the halves of each byte swapped, as {own}, {_titles(candidates)} does"
     return ""
 
 
@@ -330,8 +330,8 @@ def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) ->
         alike = [x for x in near if x.desc.layout == desc.layout and x.agreement == 1]
         fitting = " or ".join(str(candidate.desc.dtype) for candidate in alike)
         return f"no known layout of {what} gives these bytes; as {fitting}, {named} does"
-    kind = "" if desc.dtype in types else f", as {desc.dtype}"
-    share = f"{agreement:.2%} of the elements are where {named} has them{kind}"
+    as_type = "" if desc.dtype in types else f", as {desc.dtype}"
+    share = f"{agreement:.2%} of the elements are where {named} has them{as_type}"
     return f"no known layout gives these bytes; {share}"
 
 
@@ -346,18 +346,18 @@ def _in_other_types(
     order = tuple(range(len(dims)))
     by_width: dict[int, list[_Known]] = {}
     candidates: list[Candidate] = []
-    for kind in _USUAL:
-        if kind in tried:
+    for dtype in _USUAL:
+        if dtype in tried:
             continue
-        if kind.bits not in by_width:
-            by_width[kind.bits], _ = _known_layouts(dims, kind, order, len(data))
-        if not by_width[kind.bits]:
+        if dtype.bits not in by_width:
+            by_width[dtype.bits], _ = _known_layouts(dims, dtype, order, len(data))
+        if not by_width[dtype.bits]:
             continue
-        memory = reorder(plain, plain.desc.with_dtype(kind))
-        if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
+        memory = reorder(plain, plain.desc.with_dtype(dtype))
+        if {own.name, dtype.name} & INTEGERS.keys() and not _holds(memory, plain):
             continue
         reference = _Reference(data, memory, (0.0, 0.0))
-        candidates += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
+        candidates += [reference.compare(known.with_dtype(dtype)) for known in by_width[dtype.bits]]
     return candidates
 
 
@@ -381,8 +381,8 @@ class _Reference:
         """Return the elements of bytes: their bits, or numbers where these may differ."""
         if not any(self._allowed):
             return bits_of(data, self.desc)
-        kind = self.desc.dtype
-        desc = memory_desc((len(data) * 8 // kind.bits,), kind)
+        dtype = self.desc.dtype
+        desc = memory_desc((len(data) * 8 // dtype.bits,), dtype)
         memory = Memory(desc, data[: desc.nbytes], zero_pad=False)
         return widened([memory.numpy()])[0]
 
@@ -418,7 +418,7 @@ def _by_padding(
     _check_elements(dims)
     types = [dtype] if dtype else [DATA_TYPES[name] for name in _WIDTHS]
     order = tuple(range(len(dims)))
-    known = [_known_layouts(dims, kind, order, len(data)) for kind in types]
+    known = [_known_layouts(dims, own, order, len(data)) for own in types]
     fitting = [layout for layouts, _ in known for layout in layouts]
     candidates = [
         Candidate(

@@ -99,7 +99,7 @@ class VerboseLog(NamedTuple):
     info : tuple of str
         What oneDNN printed about itself and the machine, one string per line.
     skipped : dict
-        How many lines of oneDNN were not read, by kind: ``graph``, ``exec:check``, ``error``, ...;
+        How many lines of oneDNN were not read, by type: ``graph``, ``exec:check``, ``error``, ...;
         ``unread`` counts lines of an unknown form.
     unread : tuple of UnreadLine
         The first of these: `line` (from 1), `text`, and `why` it was not read.

@@ -93,7 +93,7 @@ class VerboseAttributes(NamedTuple):
 
 def read_attributes(text: str) -> VerboseAttributes:
     """Read the attributes of a line; those of unknown form are kept in `others`."""
-    by_kind: dict[str, tuple[QuantizationParameter, ...]] = {}
+    by_attribute: dict[str, tuple[QuantizationParameter, ...]] = {}
     post_ops: tuple[PostOp, ...] = ()
     others = []
     for word in text.split():
@@ -109,11 +109,11 @@ def read_attributes(text: str) -> VerboseAttributes:
             words = [item.split(":") for item in _NEXT.split(value)]
             post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
         elif known and len(known) == len(parameters):
-            kind = "zero_points" if name == "zero-points" else "scales"
-            by_kind[kind] = by_kind.get(kind, ()) + known
+            attribute = "zero_points" if name == "zero-points" else "scales"
+            by_attribute[attribute] = by_attribute.get(attribute, ()) + known
         else:
             others.append((name, value))
-    return VerboseAttributes(**by_kind, post_ops=post_ops, others=tuple(others))
+    return VerboseAttributes(**by_attribute, post_ops=post_ops, others=tuple(others))
 
 
 def _parameter(argument: str, text: str) -> QuantizationParameter | None:
@@ -247,7 +247,7 @@ def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
 
 
 def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, float]:
-    """Return the sizes that follow from the kind of cell and the direction."""
+    """Return the sizes that follow from the type of cell and the direction."""
     cell, direction = aux.get("alg", ""), aux.get("direction", "")
     gates = next((count for end, count in _GATES.items() if cell.endswith(end)), 0)
     width = 2 if direction.endswith("concat") else 1

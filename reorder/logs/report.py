@@ -75,8 +75,8 @@ class LogReport(NamedTuple):
     --------
     >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
     >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
-    >>> found = reorder.logs.report(reorder.logs.read_verbose([line]))
-    >>> found.kinds[0].kind, len(found.reorders), found.round_trips
+    >>> analysis = reorder.logs.report(reorder.logs.read_verbose([line]))
+    >>> analysis.kinds[0].kind, len(analysis.reorders), analysis.round_trips
     ('reorder', 1, ())
     """
 
