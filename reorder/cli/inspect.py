@@ -157,22 +157,22 @@ def _nbytes(weight: Weight) -> int:
 
 def _layers(weights: Iterable[Weight]) -> Facts:
     """Return the layers of each record and those that are not quantised."""
-    kinds: dict[tuple[Any, ...], Facts] = {}
+    alike: dict[tuple[Any, ...], Facts] = {}
     plain: Facts = {"layers": [], "bytes": 0}
     for weight in weights:
         if (desc := weight.desc) is None:
-            kind, elements = plain, 0
+            row, elements = plain, 0
         else:
             code, elements = desc.rule.code, prod(desc.dims)
             scales = _ACT_ORDER if weight.is_looked_up else _scales(desc)
             # where several elements share a code, the whole bits of one
             bits = int(desc.bits_per_element) if code.codebook else number_bits(desc, code)
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
-            kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
-            kind["weights"] += elements
-        kind["layers"].append(weight.prefix)
-        kind["bytes"] += _nbytes(weight)
-    return {"quantised": [*kinds.values()], "not_quantised": plain}
+            row = alike.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
+            row["weights"] += elements
+        row["layers"].append(weight.prefix)
+        row["bytes"] += _nbytes(weight)
+    return {"quantised": [*alike.values()], "not_quantised": plain}
 
 
 def _scales(desc: RecordDesc) -> str:
@@ -207,22 +207,22 @@ def _rows(container: Container, groups: Sequence[Weight]) -> list[Facts]:
 
 
 def _why_codes(group: Weight) -> tuple[str, str, str]:
-    """Return which codes are not read as a record, a kind of reason, and the reason."""
+    """Return which codes are not read as a record, the pattern of the reason, and the reason."""
     reason = group.reason.replace(repr(group.prefix), "it")
     # if reasons differ only in names and numbers, the first is enough
-    kind = reason
+    pattern = reason
     for role, entry in group.entries.items():
-        kind = kind.replace(repr(entry.name), role)
+        pattern = pattern.replace(repr(entry.name), role)
     why = f"codes scaled by other tensors, not read as a record: {reason}"
-    return group.codes.name, re.sub("[0-9]+", "*", kind), why
+    return group.codes.name, re.sub("[0-9]+", "*", pattern), why
 
 
 def _noted(reasons: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return a note for each kind of reason: its names, and the first of its reasons."""
-    kinds: dict[str, tuple[str, list[str]]] = {}
-    for name, kind, reason in reasons:
-        kinds.setdefault(kind, (reason, []))[1].append(name)
-    return [f"{first_of(names, 1)}: {reason}" for reason, names in kinds.values()]
+    """Return a note for each pattern of reasons: its names, and the first of its reasons."""
+    alike: dict[str, tuple[str, list[str]]] = {}
+    for name, pattern, reason in reasons:
+        alike.setdefault(pattern, (reason, []))[1].append(name)
+    return [f"{first_of(names, 1)}: {reason}" for reason, names in alike.values()]
 
 
 def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Facts:
@@ -300,11 +300,11 @@ def _lay_out(facts: Facts) -> list[str]:
     shown = "" if facts["count"] == facts["of"] else f" of {facts['of']}"
     count = f"{facts['count']}{shown} tensors" if shown else counted(facts["count"], "tensor")
     lines.append(f"all: {count} in {counted(len(facts['files']), 'file')}, {_sizes(facts)}")
-    for kind in facts["quantised"]:
-        bits = 8 * kind["bytes"] / max(kind["weights"], 1)
-        scales = f", {kind['scales']}" if kind["scales"] else ""
-        head = f"{kind['record']}, {kind['bits']} bits{scales}, {bits:.4g} bits per weight"
-        lines.append(f"{head}: {_patterns(kind['layers'])}")
+    for row in facts["quantised"]:
+        bits = 8 * row["bytes"] / max(row["weights"], 1)
+        scales = f", {row['scales']}" if row["scales"] else ""
+        head = f"{row['record']}, {row['bits']} bits{scales}, {bits:.4g} bits per weight"
+        lines.append(f"{head}: {_patterns(row['layers'])}")
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")

@@ -207,7 +207,7 @@ def _warnings(facts: Facts) -> list[str]:
 
 
 def _unread(facts: Facts) -> list[str]:
-    others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
+    others = [f"{count} {category}" for category, count in facts["skipped"].items()]
     others += [f"{facts['other_lines']} not from oneDNN"] if facts["other_lines"] else []
     return [
         *([f"other lines: {', '.join(others)}"] if others else []),
@@ -305,13 +305,13 @@ def _round_trips(facts: Facts) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved: a line for each kind of reorder, the most expensive first."""
+    """Return what could be saved: a line for each reason, the most expensive first."""
     trips, runs, savings = facts["round_trips"], facts["runs"], defaultdict[str, list[Facts]](list)
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
     in_trips = {_both_ways(row) for row in trips}
     for row in facts["reorders"]:
         is_once = runs and not row["in_each_run"]
-        kinds = {
+        reasons = {
             "no-ops: src and dst are the same layout": row["relation"] == "no-op",
             "views: dst starts at another element of src": row["relation"] == "view",
             "weights, reordered again in each run: once is enough": (
@@ -320,10 +320,10 @@ def _savings(facts: Facts) -> list[str]:
             "without generated code": not row["generated_code"],
             "not in each run: set-up, which more runs do not repeat": is_once,
         }
-        if not any(kinds.values()) and _both_ways(row) not in in_trips:
-            kinds[_UNCLEAR if row["relation"] == UNKNOWN else _NEEDED] = True
-        for kind in filter(kinds.get, kinds):
-            savings[kind].append(row)
+        if not any(reasons.values()) and _both_ways(row) not in in_trips:
+            reasons[_UNCLEAR if row["relation"] == UNKNOWN else _NEEDED] = True
+        for reason in filter(reasons.get, reasons):
+            savings[reason].append(row)
     if trips:
         savings[f"round trips, into a layout and soon back{unsure}"] = trips
     lines = []

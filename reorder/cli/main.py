@@ -277,13 +277,13 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _value(
-    kind: type[float], what: str, is_right: Callable[[float], bool] = lambda _: True
+    number_type: type[float], what: str, is_right: Callable[[float], bool] = lambda _: True
 ) -> Callable[[str], float]:
     """Return a function that reads a number; it says what the number must be."""
 
     def read(text: str) -> float:
         with suppress(ValueError):
-            if is_right(value := kind(text)):
+            if is_right(value := number_type(text)):
                 return value
         raise ArgumentTypeError(f"give {what}, not {short_repr(text)}")
 

@@ -45,9 +45,9 @@ def given_scales(attr: Attr, src: MemoryDesc, dst: MemoryDesc) -> dict[str, Any]
     if not given:
         return None
     is_wide = max(src.dtype.bits, dst.dtype.bits) == np.dtype(np.float64).itemsize * 8
-    kind = np.float64 if is_wide else np.float32
+    dtype = np.float64 if is_wide else np.float32
     arrays = {
-        "scales": np.array(given.get("dst_scale", 1), kind).reshape(()),
+        "scales": np.array(given.get("dst_scale", 1), dtype).reshape(()),
         "zero_points": np.array(given.get("dst_zero_point", 0), np.int32).reshape(()),
     }
     return {"arrays": arrays, "axis": ()}

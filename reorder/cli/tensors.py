@@ -1,4 +1,4 @@
-"""Files that commands read and write: what kind each one is, and the tensors and bytes in it."""
+"""Files that commands read and write: the format of each, and the tensors and bytes in it."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class Operand:
         self.path = as_path(self.file)
 
     @cached_property
-    def kind(self) -> Format | Foreign | None:
-        """The kind of the file; None if unknown, or if it cannot be read: reading it says why."""
+    def format(self) -> Format | Foreign | None:
+        """The format of the file; None if unknown, or if it cannot be read: reading it says why."""
         try:
             return sniff(self.path)
         except MemdescError:
@@ -107,7 +107,7 @@ class Operand:
     @property
     def is_npy(self) -> bool:
         """Whether it is a .npy, which holds one tensor without a name."""
-        return self.kind is FORMATS["npy"]
+        return self.format is FORMATS["npy"]
 
     @cached_property
     def is_raw(self) -> bool:
@@ -116,7 +116,7 @@ class Operand:
             return True
         is_folder = self.name is not None and os.path.isdir(self.file)  # noqa: PTH112 - of any length
         is_tensors = is_folder or self.path.suffix in _ENDINGS
-        return not is_tensors and not isinstance(self.kind, Format)
+        return not is_tensors and not isinstance(self.format, Format)
 
     @cached_property
     def headers(self) -> Mapping[str, Entry]:
@@ -126,9 +126,9 @@ class Operand:
     @cached_property
     def stored(self) -> Mapping[str, Entry]:
         """The tensors; one that is named is among them."""
-        if isinstance(self.kind, Foreign):
-            raise refusal(self.path, self.kind)
-        if self.kind is None and self.is_raw and self.path.is_file():
+        if isinstance(self.format, Foreign):
+            raise refusal(self.path, self.format)
+        if self.format is None and self.is_raw and self.path.is_file():
             raise MemdescError(
                 f"{self.file!r} is not a file of tensors, such as a .npy; `memdesc reorder` makes "
                 "one of raw bytes, and checks their padding"
@@ -319,12 +319,12 @@ class Operand:
     def raw_size(self) -> int:
         """Return how many raw bytes follow the offset.
 
-        A file of another kind is refused unless an offset says where in it the bytes are.
+        A file of a known format is refused unless an offset says where in it the bytes are.
         """
         start = self.how.offset or 0
-        if self.how.offset is None and (kind := sniff(self.path)) is not None:
+        if self.how.offset is None and (row := sniff(self.path)) is not None:
             raise MemdescError(
-                f"{refusal(self.path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
+                f"{refusal(self.path, row)}; if it does hold raw bytes, `memdesc reorder` reads "
                 "them with --offset 0, or with the number of bytes that precede them"
             )
         with open_file(self.path) as file:
