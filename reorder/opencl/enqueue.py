@@ -528,7 +528,7 @@ def _call(  # noqa: C901, PLR0912, PLR0913, PLR0917 - each function takes a tent
         id(attr),
     )
     if dtype is not None or channel_type is not None:
-        names += tuple(kind if type(kind) is str else id(kind) for kind in (dtype, channel_type))
+        names += tuple(name if type(name) is str else id(name) for name in (dtype, channel_type))
     event = None
     try:
         held = queue.memdesc_known

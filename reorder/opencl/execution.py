@@ -93,7 +93,7 @@ class PreparedLaunch:
         first = 1 + self.reads
         for k, buffer in enumerate(self._buffers, first):
             kernel.set_arg(k, buffer)
-        # `set_arg` calls this for bytes, but tries other kinds first, which takes 7 to 17 us
+        # `set_arg` calls this for bytes, but tries other types first, which takes 7 to 17 us
         _set_numbers(kernel, first + len(self._buffers), self._numbers)
         return kernel
 

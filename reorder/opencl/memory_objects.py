@@ -141,9 +141,9 @@ def _names_of(form: cl.ImageFormat) -> tuple[str, str]:
     return order, name_of(cl.channel_type, form.channel_data_type)
 
 
-def name_of(kind: Any, value: object) -> str:
-    """Return the name of an OpenCL constant of a kind, or its number."""
-    return str(kind.to_string(value, "%#x")) if isinstance(value, int) else "?"
+def name_of(constants: Any, value: object) -> str:
+    """Return the name of an OpenCL constant of a class, or its number."""
+    return str(constants.to_string(value, "%#x")) if isinstance(value, int) else "?"
 
 
 @first_arg_dependent_memoize

@@ -137,8 +137,8 @@ def _image_operand(
     _check_usable(queue, memory, name, use)
     if memory.type != object_type(desc.kind):
         held = name_of(cl.mem_object_type, memory.type)
-        kind = name_of(cl.mem_object_type, object_type(desc.kind))
-        raise MemdescError(f"{name} is an {held}, but {desc!r} is an {kind}")
+        wanted = name_of(cl.mem_object_type, object_type(desc.kind))
+        raise MemdescError(f"{name} is an {held}, but {desc!r} is an {wanted}")
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
     sizes = {"width": memory.width, "height": memory.height}
