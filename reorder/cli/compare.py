@@ -60,7 +60,8 @@ def _answer(options: Options) -> tuple[Facts, int]:
             f"--dtype is for raw bytes; {options.a!r} and {options.b!r} give the types of their "
             "tensors"
         )
-    return _compare_sets(options, *contents_of(*paths))
+    left, right, unread = contents_of(*paths)
+    return _compare_sets(options, left, right, unread | _beside(options.a) | _beside(options.b))
 
 
 def _operand(options: Options, side: str, a: str, b: str) -> Operand:
@@ -223,6 +224,15 @@ def _files(options: Options, side: str) -> tuple[Contents, dict[str, str]]:
         else:
             unread[name] = "it is not a file"
     return files, unread
+
+
+def _beside(path: str) -> dict[str, str]:
+    """Return which arrays a folder has beside its checkpoint, unless it is that of a model."""
+    folder, arrays = as_path(path), (row.ending for row in FORMATS.values() if not row.has_metadata)
+    if (folder / "config.json").exists():
+        return {}
+    why = "it is not in the checkpoint; compare it by its path"
+    return {file.name: why for ending in arrays for file in folder.glob(f"*{ending}")}
 
 
 def _is_checkpoint(path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import defaultdict
 from collections.abc import Callable
 from io import TextIOWrapper
@@ -13,6 +14,7 @@ from memdesc import MemdescError
 from memdesc.errors import counted
 from reorder.bench.measure import measure
 from reorder.cli.command import Columns, Command, Facts, Options, facts_of, tabulate
+from reorder.disk import as_path, open_file
 from reorder.logs import LoggedReorder, LogReport, RoundTrip, VerboseLog, read_layers, report
 from reorder.logs.log import read_verbose
 from reorder.logs.primitive import VerbosePrimitive
@@ -38,6 +40,13 @@ _RUNS_OR_LAYERS = (
     "model ran (--runs N)"
 )
 _ENDS = {"made_by": "from", "used_as": "to", "layers": "in"}
+# how files start that are not read, and what they are
+_UTF_16 = "text in UTF-16, as PowerShell writes it; convert it to UTF-8, as iconv -f utf-16 does"
+_NOT_TEXT = {
+    BOM_UTF16_LE: _UTF_16,
+    BOM_UTF16_BE: _UTF_16,
+    b"\x1f\x8b": "compressed by gzip; decompress it first, as in `zcat LOG | memdesc log -`",
+}
 # how long --bench measures each reorder
 _SECONDS = 0.1
 
@@ -48,6 +57,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         sys.stdin.reconfigure(errors="replace")  # bytes that are not text, as in files
     log = read_verbose(sys.stdin if is_stdin else options.log)
     if not (log.entries or log.info or log.skipped):
+        _check_text(options.log)
         raise MemdescError(
             f"{'stdin' if is_stdin else options.log}: none of its lines is from oneDNN "
             f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
@@ -69,6 +79,14 @@ def _answer(options: Options) -> tuple[Facts, int]:
     if options.bench:
         _measure(facts, analysis, _threads(log))
     return facts, 0
+
+
+def _check_text(path: str) -> None:
+    """Refuse a file that starts as files of other kinds do; stdin is read by now."""
+    if path != "-":
+        with open_file(as_path(path)) as file:
+            if what := _NOT_TEXT.get(file.read(2)):
+                raise MemdescError(f"{path}: it is {what}")
 
 
 def _report_facts(analysis: LogReport) -> Facts:

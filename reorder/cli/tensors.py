@@ -394,7 +394,8 @@ class Operand:
             rest += "another type, other dims or another layout"
             if size > needed:
                 header = counted(size - needed, "byte")
-                rest += f"; pass --offset {size - needed} if a header of {header} comes first"
+                rest += f"; pass --offset {size - needed} if a header of {header} comes first, or "
+                rest += "cut off what follows the tensor"
             apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
             raise MemdescError(
                 f"{path!r} has {size} bytes from byte {how.offset or 0} on, but {layout!r} takes "
