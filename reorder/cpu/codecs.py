@@ -99,9 +99,9 @@ class Codec:
 
     def floats(self, name: str, *operands: Value) -> Value:
         """Call an LLVM intrinsic of floats, like fma, which has their type."""
-        kind = operands[0].type
-        letter = "f64" if kind.element == _DOUBLE else "f32"
-        return self.call(f"llvm.{name}.v{self.lanes}{letter}", kind, *operands)
+        vector = operands[0].type
+        letter = "f64" if vector.element == _DOUBLE else "f32"
+        return self.call(f"llvm.{name}.v{self.lanes}{letter}", vector, *operands)
 
     def parts(self, vector: Value, count: int) -> list[Value]:
         """Return the parts of a vector that have `count` lanes each."""
@@ -123,18 +123,18 @@ class Codec:
 
     def decode(self, codes: Value, name: str, work: str) -> Value:
         """Return the values of codes of a type, in a working type."""
-        kind = self.values(work)
+        target = self.values(work)
         if name == work:
-            return codes.bitcast(kind)
+            return codes.bitcast(target)
         match FORMATS[name]:
             case IntegerFormat() as form:
                 return _decode_integer(self, codes, form, work)
             case BooleanFormat():
                 is_true = codes != 0
-                return is_true.zext(kind) if work in INTEGERS else is_true.uitofp(kind)
+                return is_true.zext(target) if work in INTEGERS else is_true.uitofp(target)
             case ExponentFormat() | FloatFormat() as form:
                 values = _decode_float(self, codes, form)
-        return values.fpext(kind)
+        return values.fpext(target)
 
     def canonical(self, values: Value, work: str) -> Value:
         """Return floats in which every NaN is the positive quiet NaN without payload."""
@@ -208,8 +208,8 @@ def _decode_integer(codec: Codec, codes: Value, form: IntegerFormat, work: str) 
         return codes
     # zero-extended codes are also non-negative signed integers, whose conversion is faster
     is_unsigned = not form.is_signed and form.bits >= bits
-    kind = codec.values(work)
-    return codes.uitofp(kind) if is_unsigned else codes.sitofp(kind)
+    floats = codec.values(work)
+    return codes.uitofp(floats) if is_unsigned else codes.sitofp(floats)
 
 
 def _decode_float(codec: Codec, codes: Value, form: FloatFormat | ExponentFormat) -> Value:
@@ -438,15 +438,15 @@ def _round_registers(
     bounded = where(high < values, high, values)
     if form.is_signed and may_be_nan:
         bounded = where(is_number(values), bounded, 0.0)
-    kind = ir.VectorType(_I32, GROUP)
+    vector = ir.VectorType(_I32, GROUP)
     # zeros for lanes outside the mask, which has all lanes
     options = (
-        *(ir.Constant(kind, None), ir.Constant(ir.IntType(GROUP), -1)),
+        *(ir.Constant(vector, None), ir.Constant(ir.IntType(GROUP), -1)),
         ir.Constant(_I32, _TO_NEAREST),
     )
     parts = codec.parts(bounded, GROUP)
     name = "llvm.x86.avx512.mask.cvtps2dq.512"
-    return concatenate([codec.call(name, kind, part, *options) for part in parts])
+    return concatenate([codec.call(name, vector, part, *options) for part in parts])
 
 
 def _narrows_registers(codec: Codec, bits: int) -> bool:
@@ -463,8 +463,8 @@ def _narrow_integers(codec: Codec, codes: Value, form: IntegerFormat) -> Value:
         # integers that are narrowed again keep their sign
         sign = "s" if form.is_signed or bits > form.bits else "u"
         name = f"llvm.x86.avx512.pack{sign}s{'dw' if bits > BYTE_BITS else 'wb'}.512"
-        kind = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
-        parts = [codec.call(name, kind, *of) for of in zip(parts[::2], parts[1::2], strict=True)]
+        vector = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
+        parts = [codec.call(name, vector, *of) for of in zip(parts[::2], parts[1::2], strict=True)]
     # each 128-bit lane has some of each of the registers
     registers = _I32.width // form.bits
     size = LANE_BITS // registers

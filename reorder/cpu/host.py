@@ -115,13 +115,13 @@ def read_caches(folder: StrPath) -> list[Cache]:
         names = sorted(name for name in os.listdir(folder) if name.startswith("index"))
     for index in names:
         with suppress(OSError, ValueError):
-            kind, size, shared = (
+            type_, size, shared = (
                 read_text(f"{folder}/{index}/{name}").strip()
                 for name in ("type", "size", "shared_cpu_list")
             )
             spans = [span.partition("-") for span in shared.split(",")]
             cores = sum(int(last or first) - int(first) + 1 for first, _, last in spans)
             nbytes = int(size.removesuffix("K")) << 10
-            if kind != "Instruction" and nbytes > 0 and cores > 0:
+            if type_ != "Instruction" and nbytes > 0 and cores > 0:
                 caches.append(Cache(nbytes, cores))
     return caches

@@ -22,7 +22,7 @@ _LINE_WORDS = SHARED_NBYTES // WORD_NBYTES
 _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 
-def fields_of(kind: type[_Fields]) -> _Fields:
+def fields_of(cls: type[_Fields]) -> _Fields:
     """Return an entry that holds the index of each of its fields.
 
     >>> from typing import NamedTuple
@@ -32,15 +32,15 @@ def fields_of(kind: type[_Fields]) -> _Fields:
     >>> fields_of(Task).last
     1
     """
-    return kind(*range(len(_names_of(kind))))
+    return cls(*range(len(_names_of(cls))))
 
 
-def nbytes_of(kind: type[_Fields]) -> int:
+def nbytes_of(cls: type[_Fields]) -> int:
     """Return the size of an entry in bytes, without the tables that follow it."""
-    return WORD_NBYTES * len(_names_of(kind))
+    return WORD_NBYTES * len(_names_of(cls))
 
 
-def fields_in_lines(kind: type[_Fields], *first_of_line: str) -> _Fields:
+def fields_in_lines(cls: type[_Fields], *first_of_line: str) -> _Fields:
     """Return the index of each field, where some fields start a new cache line.
 
     Fields that different threads write must not share a line: each write would remove the line
@@ -54,10 +54,10 @@ def fields_in_lines(kind: type[_Fields], *first_of_line: str) -> _Fields:
     True
     """
     words: list[int] = []
-    for name in _names_of(kind):
+    for name in _names_of(cls):
         word = words[-1] + 1 if words else 0
         words.append(-(-word // _LINE_WORDS) * _LINE_WORDS if name in first_of_line else word)
-    return kind(*words)  # type: ignore[arg-type] # fields are ints
+    return cls(*words)  # type: ignore[arg-type] # fields are ints
 
 
 def nbytes_in_lines(fields: tuple[int, ...]) -> int:
@@ -65,6 +65,6 @@ def nbytes_in_lines(fields: tuple[int, ...]) -> int:
     return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
 
 
-def _names_of(kind: type[_Fields]) -> tuple[str, ...]:
-    names: tuple[str, ...] = vars(kind)["_fields"]
+def _names_of(cls: type[_Fields]) -> tuple[str, ...]:
+    names: tuple[str, ...] = vars(cls)["_fields"]
     return names

@@ -121,7 +121,7 @@ class _Numbers:
 
     def __init__(self, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = addresses[0].builder
-        self._pattern, self._kind = pattern, pattern.rule.kind
+        self._pattern, self._work = pattern, pattern.rule.kind
         names = (field.name for field in pattern.fields)
         self._fields = dict(zip(names, zip(pattern.fields, addresses, strict=True), strict=True))
         # codes whose numbers are spread over several vectors
@@ -131,9 +131,9 @@ class _Numbers:
         """Return the values of a number at some positions: i32, or f32 from floats and tables."""
         codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
-        kind = self._fields[first][0].kind
-        if not more and kind not in BIT_PLANES and kind not in INTEGERS:
-            return codec.decode(self._codes(codec, first, positions), kind, "f32")
+        dtype = self._fields[first][0].kind
+        if not more and dtype not in BIT_PLANES and dtype not in INTEGERS:
+            return codec.decode(self._codes(codec, first, positions), dtype, "f32")
         if number.codebook:
             return self._numbers_of(number, number.codebook, positions)
         joined = self._whole_codes(number, positions)
@@ -170,10 +170,10 @@ class _Numbers:
 
     def rounded(self, values: Value) -> Value:
         """Return f32 values rounded to the type in which the rule is computed."""
-        if self._kind == "f32":
+        if self._work == "f32":
             return values
         codec = Codec(self.builder, values.type.count)
-        return codec.decode(codec.encode(values, "f32", self._kind), self._kind, "f32")
+        return codec.decode(codec.encode(values, "f32", self._work), self._work, "f32")
 
     def difference(self, code: Value, zero: Value) -> Value:
         """Return a code minus a zero point: exact for two integers, else rounded."""
@@ -188,9 +188,9 @@ class _Numbers:
 
     def _integers(self, codec: Codec, name: str, positions: range, *, is_signed: bool) -> Value:
         """Return the integers of a field as i32."""
-        _, kind, bits, _ = self._fields[name][0]
+        _, dtype, bits, _ = self._fields[name][0]
         codes, wide = self._codes(codec, name, positions), codec.integers(32)
-        signed = is_signed and kind not in BIT_PLANES and INTEGERS[kind].is_signed
+        signed = is_signed and dtype not in BIT_PLANES and INTEGERS[dtype].is_signed
         if signed and bits < BYTE_BITS:
             return codes.zext(wide) << 32 - bits >> 32 - bits
         return codes.sext(wide) if signed else codes.zext(wide)
@@ -225,17 +225,17 @@ class _Numbers:
             return loaded
         return pick(loaded, lanes)
 
-    def _load_at(self, name: str, place: int, kind: Value) -> Value:
+    def _load_at(self, name: str, place: int, ir_type: Value) -> Value:
         """Load an integer, or a vector of them, at a place in the block; it is not aligned."""
         field, address = self._fields[name]
-        return (address + place * max(field.bits, BYTE_BITS) // BYTE_BITS).load_at(kind)
+        return (address + place * max(field.bits, BYTE_BITS) // BYTE_BITS).load_at(ir_type)
 
     def _numbers_of(self, number: Number, book: Codebook, positions: range) -> Value:
         """Return numbers of a codebook as i32; those in adjacent lanes are loaded together."""
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
-        kind = ir.ArrayType(BYTE, len(book.values))
+        array = ir.ArrayType(BYTE, len(book.values))
         stored = new_constant(
-            builder, "memdesc.codebook", ir.Constant(kind, bytearray(book.values))
+            builder, "memdesc.codebook", ir.Constant(array, bytearray(book.values))
         )
         run, size = self._pattern.run_of_codes(number), book.size
         is_whole = (
@@ -287,24 +287,24 @@ class _Numbers:
             entries = ir.Constant(vector, [int(value) & 255 for value in table])
             picked = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
             return picked.sext(codes.type).sitofp(values)
-        kind = ir.ArrayType(_F32, len(table))
+        array = ir.ArrayType(_F32, len(table))
         stored = new_constant(
-            builder, "memdesc.table", ir.Constant(kind, [_F32(float(value)) for value in table])
+            builder, "memdesc.table", ir.Constant(array, [_F32(float(value)) for value in table])
         )
         lane_codes = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))
         return _vector_of((_entry(stored, code, _F32) for code in lane_codes), values)
 
 
-def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
-    vector: Value = ir.Constant(kind, ir.Undefined)
+def _vector_of(numbers: Iterable[Value], ir_type: Type) -> Value:
+    vector: Value = ir.Constant(ir_type, ir.Undefined)
     for lane, number in enumerate(numbers):
         vector = IRValue(number.builder, vector).insert_element(number, _I32(lane))
     return vector
 
 
-def _entry(table: Value, index: Value, kind: Type, align: int | None = None) -> Value:
-    """Load a number of type `kind` from a table of constants, at an index."""
+def _entry(table: Value, index: Value, ir_type: Type, align: int | None = None) -> Value:
+    """Load a number of type `ir_type` from a table of constants, at an index."""
     entry = IRValue(index.builder, index.builder.gep(table, [_I32(0), index], inbounds=True))
-    loaded = entry.bitcast(kind.as_pointer()).load()
+    loaded = entry.bitcast(ir_type.as_pointer()).load()
     loaded.raw.align = align
     return loaded

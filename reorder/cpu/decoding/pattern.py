@@ -29,7 +29,7 @@ MAX_LANES = 16
 # Block sizes in the order in which they are tried: fewer than 64 elements leave loops short, and
 # more than 256 make much code.
 _BLOCKS = (64, 128, 256, 32, 16, 8, 4, 2, 1)
-# Kinds whose numbers f32 does not hold.
+# Types whose numbers f32 does not hold.
 _WIDE = frozenset(("s32", "u32", "s64", "u64", "f64", "boolean"))
 
 

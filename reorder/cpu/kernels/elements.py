@@ -141,8 +141,8 @@ class Elements:
         """
         if self.is_nibble and lanes == 1:
             return self.load(location).bitcast(self.vector_type(1))
-        kind = self.vector_type(lanes // 2 if self.is_nibble else lanes)
-        vector = self.pointer(location, kind).load()
+        stored = self.vector_type(lanes // 2 if self.is_nibble else lanes)
+        vector = self.pointer(location, stored).load()
         vector.raw.align = 1
         if not self.is_nibble:
             return vector

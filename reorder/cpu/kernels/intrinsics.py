@@ -51,8 +51,8 @@ def _stack_address(builder: Builder) -> Value:
 
 
 def _call_c(builder: Builder, address: IRValue, values: list[IRValue]) -> IRValue:
-    kind = ir.FunctionType(I64, [I64] * len(values))
-    function = builder.inttoptr(address.raw, kind.as_pointer())
+    signature = ir.FunctionType(I64, [I64] * len(values))
+    function = builder.inttoptr(address.raw, signature.as_pointer())
     return IRValue(builder, builder.call(function, [value.raw for value in values]))
 
 

@@ -227,8 +227,8 @@ class _Side(NamedTuple):
 
     def load_one(self) -> Value:
         """Return the first value of a row of a working type, in a vector of one lane."""
-        kind = Codec(self.elements.builder, 1).values(self.dtype)
-        return self.load(0, 1).bitcast(kind)
+        vector = Codec(self.elements.builder, 1).values(self.dtype)
+        return self.load(0, 1).bitcast(vector)
 
 
 class _Row:
@@ -318,13 +318,13 @@ class _Row:
 
     def _read(self, codec: Codec, side: _Side, one: Value, i: Value, mask: Value | None) -> Value:
         """Return operands from element i on, in a mask: `one` for all elements, if there is one."""
-        kind = codec.values(side.dtype)
+        vector = codec.values(side.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)
         if self.has_groups:
             return self._read_groups(codec, side, i)
         position = self.stage.table.operand_mask & i
-        values = side.load(position, codec.lanes, mask).bitcast(kind)
+        values = side.load(position, codec.lanes, mask).bitcast(vector)
         # ones outside the row, so that nothing is divided by zero
         return values if mask is None else where(mask, values, 1.0)
 

@@ -88,8 +88,8 @@ def _take_scratch(block: Value) -> Value:
     builder.position_at_end(used)
     following = (number + 1) & (SCRATCHES - 1)
     with when(following == first):
-        kind = ir.FunctionType(I64, [I64]).as_pointer()
-        builder.call(block[YIELD_AT].inttoptr(kind).raw, [I64(0)])
+        function = ir.FunctionType(I64, [I64]).as_pointer()
+        builder.call(block[YIELD_AT].inttoptr(function).raw, [I64(0)])
     number.raw.add_incoming(following, builder.block)
     builder.branch(search)
     builder.position_at_end(taken)

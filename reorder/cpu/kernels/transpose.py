@@ -358,9 +358,9 @@ class _EdgeTables:
         self.copies = stack_space(builder, BYTE, self.height * self.width * size)
         self.unread = stack_space(builder, BYTE, self.height * size, LINE_NBYTES)
         # a tile may read beyond the end of its columns
-        kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
-        zeros = ir.Constant(kind, None)
-        self.zeros = shared_constant(builder, f"memdesc.zeros.{kind.count}", zeros, LINE_NBYTES)
+        array = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        zeros = ir.Constant(array, None)
+        self.zeros = shared_constant(builder, f"memdesc.zeros.{array.count}", zeros, LINE_NBYTES)
 
     def is_narrow(self, move: Transposition) -> Value:
         """Whether there are fewer columns than in a tile."""

@@ -56,7 +56,7 @@ class IRValue:
     The other operand may be a Python number: a constant of the same type. Operators treat integers
     as signed, except `//` and `%`; `lshr`, `below` and `above` are unsigned too. Comparisons with
     NaN are false. `address[k]` is the k-th int64 from an address. All other methods are llvmlite's:
-    `codes.zext(kind)` emits `builder.zext(codes, kind)`.
+    `codes.zext(ir_type)` emits `builder.zext(codes, ir_type)`.
     """
 
     __slots__ = ("builder", "raw", "type")
@@ -83,8 +83,8 @@ class IRValue:
     @property
     def is_float(self) -> bool:
         """Whether it is a float or a vector of floats."""
-        kind = self.type
-        return not isinstance(kind.element if isinstance(kind, ir.VectorType) else kind, ir.IntType)
+        own = self.type
+        return not isinstance(own.element if isinstance(own, ir.VectorType) else own, ir.IntType)
 
     def operand(self, other: Value) -> Value:
         """Return another operand as llvmlite takes it; a Python number is given this type."""
@@ -128,9 +128,9 @@ class IRValue:
     def __setitem__(self, index: Value, value: Value) -> None:
         self.builder.store(self.operand(value), int64_pointer(self, index))
 
-    def load_at(self, kind: Type, align: int = 1) -> IRValue:
+    def load_at(self, ir_type: Type, align: int = 1) -> IRValue:
         """Return the number of a type at this address."""
-        loaded = self.inttoptr(kind.as_pointer()).load()
+        loaded = self.inttoptr(ir_type.as_pointer()).load()
         loaded.raw.align = align
         return loaded
 
@@ -151,8 +151,8 @@ def mark_non_temporal(builder: Builder, store: Any) -> None:
 class Variable:
     """A variable, which LLVM keeps in registers where it can."""
 
-    def __init__(self, builder: Builder, kind: Type = I64) -> None:
-        self._pointer = IRValue(builder, stack_pointer(builder, kind))
+    def __init__(self, builder: Builder, ir_type: Type = I64) -> None:
+        self._pointer = IRValue(builder, stack_pointer(builder, ir_type))
 
     @property
     def value(self) -> IRValue:
@@ -167,18 +167,18 @@ class Variable:
         pointer.builder.store(value, pointer)
 
 
-def constant(kind: Type, number: float) -> Value:
+def constant(of: Type, number: float) -> Value:
     """Return a constant of a type, in every lane of a vector."""
-    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
+    return ir.Constant(of, [number] * of.count if isinstance(of, ir.VectorType) else number)
 
 
-def load_fields(address: Value, kind: type[_Fields]) -> _Fields:
+def load_fields(address: Value, cls: type[_Fields]) -> _Fields:
     """Load the fields of a table at an address, as LLVM numbers of int64."""
     builder = address.builder
     first = builder.inttoptr(address.raw, _I64_POINTER)
-    pointers = (builder.gep(first, [ir.Constant(I64, k)]) if k else first for k in fields_of(kind))
+    pointers = (builder.gep(first, [ir.Constant(I64, k)]) if k else first for k in fields_of(cls))
     fields: list[Value] = [IRValue(builder, builder.load(pointer)) for pointer in pointers]
-    return kind(*fields)
+    return cls(*fields)
 
 
 def int64_pointer(address: Value, index: Value) -> IRValue:
@@ -205,26 +205,26 @@ def new_constant(builder: Builder, name: str, content: Value) -> Value:
     return stored
 
 
-def stack_pointer(builder: Builder, kind: Type, count: int = 1) -> Value:
+def stack_pointer(builder: Builder, ir_type: Type, count: int = 1) -> Value:
     """Return a pointer to `count` numbers of a type on the stack of the kernel; the first is 0."""
     with builder.goto_entry_block():
-        pointer = builder.alloca(kind, size=I64(count))
-        builder.store(kind(None), pointer)
+        pointer = builder.alloca(ir_type, size=I64(count))
+        builder.store(ir_type(None), pointer)
     return pointer
 
 
-def stack_space(builder: Builder, kind: Type, count: int, align: int | None = None) -> Value:
+def stack_space(builder: Builder, ir_type: Type, count: int, align: int | None = None) -> Value:
     """Return the address of space for `count` numbers of a type, on the stack of the kernel."""
-    space = stack_pointer(builder, kind, count)
+    space = stack_pointer(builder, ir_type, count)
     space.align = align
     return IRValue(builder, space).ptrtoint(I64)
 
 
 def call(builder: Builder, name: str, result: Type, *arguments: Value) -> IRValue:
     """Call an intrinsic of LLVM by its full name."""
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    signature = ir.FunctionType(result, [argument.type for argument in arguments])
     known = builder.module.globals
-    function = known[name] if name in known else ir.Function(builder.module, kind, name)
+    function = known[name] if name in known else ir.Function(builder.module, signature, name)
     return IRValue(builder, builder.call(function, arguments))
 
 
@@ -298,8 +298,8 @@ def kept(value: Value) -> IRValue:
     When LLVM spills around many branches, it gives a number a single place, perhaps on the stack,
     although a loop behind the branches uses it in each step.
     """
-    kind = ir.FunctionType(value.type, [value.type])
-    copy = value.builder.asm(kind, "", "=r,0", [value.raw], side_effect=False)
+    signature = ir.FunctionType(value.type, [value.type])
+    copy = value.builder.asm(signature, "", "=r,0", [value.raw], side_effect=False)
     return IRValue(value.builder, copy)
 
 
@@ -314,9 +314,9 @@ def phi(*values: tuple[Value, Value]) -> IRValue:
 
 def where(condition: Value, then: Value, otherwise: Value) -> IRValue:
     """Return the first number where a condition holds, else the second; two constants are int64."""
-    kind = next((value.type for value in (then, otherwise) if isinstance(value, IRValue)), I64)
+    ir_type = next((value.type for value in (then, otherwise) if isinstance(value, IRValue)), I64)
     first, second = (
-        constant(kind, value) if isinstance(value, (int, float)) else value
+        constant(ir_type, value) if isinstance(value, (int, float)) else value
         for value in (then, otherwise)
     )
     return IRValue(condition.builder, condition.builder.select(condition, first, second))

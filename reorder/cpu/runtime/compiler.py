@@ -69,8 +69,8 @@ def _engine() -> Any:
 def text_of(emit: Callable[..., None], parameters: int, symbol: str) -> str:
     """Return LLVM's text of a C function of int64; `emit` takes its parameters as numbers."""
     module = ir.Module()
-    kind = ir.FunctionType(ir.VoidType(), [I64] * parameters)
-    function = ir.Function(module, kind, symbol)
+    signature = ir.FunctionType(ir.VoidType(), [I64] * parameters)
+    function = ir.Function(module, signature, symbol)
     function.attributes.add("nounwind")
     builder = Builder(function.append_basic_block("entry"))
     arguments: list[Value] = [IRValue(builder, argument) for argument in function.args]

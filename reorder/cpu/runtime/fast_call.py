@@ -3,7 +3,7 @@
 It reads the fields of the array objects directly (numpy's C API, PyArrayObject_fields): reading
 them through Python takes longer than a small reorder. It holds the GIL while it reads, since
 another thread may assign `a.shape`, which frees the dims, and releases it to run the job. Arrays
-that fail the check go to the slow path, which accepts more kinds of buffers, and raises errors.
+that fail the check go to the slow path, which accepts other buffers too, and raises errors.
 Tensors whose class exports them by a C function (DLPack 1.3, DLPackExchangeAPI) are read likewise.
 
 Every builtin is the same compiled function with its own table, which Python passes as `self`. What
@@ -166,10 +166,10 @@ def _call_table(
     listed: list[int] = []
     for check, view in zip(checks, views, strict=True):
         dtypes = check.dtypes
-        kind: type = np.ndarray
+        cls: type = np.ndarray
         exporter, flags, shift, shown_at = 0, check.flags, 0, 0
         if view is not None:
-            kind, exporter = view.kind, exporter_at(view.kind)
+            cls, exporter = view.kind, exporter_at(view.kind)
             dtypes, flags, shift = (view.dtype,) * _DTYPES, check.write and _WRITABLE, view.shift
             shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
             head, strides = len(view.shape), view.strides
@@ -180,7 +180,7 @@ def _call_table(
             listed += [head, *view.shape, *strides]
         assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
         words += _ArrayCheck(
-            id(kind), exporter, flags, check.alignment, check.min_nbytes, shift, shown_at
+            id(cls), exporter, flags, check.alignment, check.min_nbytes, shift, shown_at
         )
         for dtype in dtypes:
             words += _LegalDtype(id(dtype), dtype.itemsize)

@@ -146,9 +146,7 @@ def _register(function: Any) -> None:
     @type_callable(function)  # type: ignore[untyped-decorator] # numba ships no types
     def _(_context: Any) -> Any:
         def typed(*arguments: Any) -> Any:
-            given = [
-                kind if isinstance(kind, types.BaseTuple) else types.int64 for kind in arguments
-            ]
+            given = [own if isinstance(own, types.BaseTuple) else types.int64 for own in arguments]
             return result(*given)
 
         typed.pysig = signature  # type: ignore[attr-defined] # numba asks for the parameters
@@ -166,9 +164,9 @@ def _register(function: Any) -> None:
             return context.call_internal(builder, made.fndesc, called, arguments)
         numbers = [
             [IRValue(builder, value) for value in cgutils.unpack_tuple(builder, argument)]
-            if isinstance(kind, types.BaseTuple)
+            if isinstance(own, types.BaseTuple)
             else IRValue(builder, argument)
-            for kind, argument in zip(called.args, arguments, strict=True)
+            for own, argument in zip(called.args, arguments, strict=True)
         ]
         compiled = emit(builder, *numbers)
         return context.get_dummy_value() if compiled is None else compiled.raw

@@ -17,7 +17,7 @@ from reorder.system import is_x86, system_function
 
 # Whether code is compiled so that it is an image.
 RUNS_IMAGES = is_x86() and sys.platform == "linux"
-# Kinds of sections: symbols, and places to write distances to.
+# Types of sections: symbols, and places to write distances to.
 _SYMBOLS, _RELOCATIONS = 2, 4
 # Both are a distance of 32 bits. The second is that of a function.
 _DISTANCES = {2, 4}
@@ -42,19 +42,19 @@ def _link(image: bytearray, symbol: bytes) -> int | None:
     """
     (headers_at,) = struct.unpack_from("<Q", image, 40)
     (count,) = struct.unpack_from("<H", image, 60)
-    # for each section: kind, flags, where it is in the file, bytes, and two sections it refers to
+    # for each section: type, flags, where it is in the file, bytes, and two sections it refers to
     sections = [*_rows("<4xIQ8xQQII16x", image, headers_at, 64 * count)]
-    for kind, flags, *_ in sections:
-        if flags & _ALLOCATED and (flags & _WRITTEN or kind == _NO_BYTES):
+    for type_, flags, *_ in sections:
+        if flags & _ALLOCATED and (flags & _WRITTEN or type_ == _NO_BYTES):
             return None
     starts = [start for _, _, start, *_ in sections]
-    ((start, nbytes, names),) = (rest[:3] for kind, _, *rest in sections if kind == _SYMBOLS)
+    ((start, nbytes, names),) = (rest[:3] for type_, _, *rest in sections if type_ == _SYMBOLS)
     symbols = [*_rows("<I2xHQ8x", image, start, nbytes)]
     places = [
         starts[section] + offset if 0 < section < count else None for _, section, offset in symbols
     ]
-    for kind, _, start, nbytes, _, target in sections:
-        if kind != _RELOCATIONS:
+    for type_, _, start, nbytes, _, target in sections:
+        if type_ != _RELOCATIONS:
             continue
         for offset, how, index, addend in _rows("<QIIq", image, start, nbytes):
             place = places[index]

@@ -2,7 +2,7 @@
 
 A conversion is compiled for a pair of a type and a working type, an operation for a working type
 and the types that it loads and stores. A stage is an interpreter whose program is a table, and
-whose point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
+whose point is a `Placement`, so the interpreter of tiles calls all steps alike.
 
 Tiles are in scratch: slots for those of one thread, in a block that all threads share. They are not
 on the stack, because a caller's thread may have only 64 KiB of it. A call of the interpreter of
