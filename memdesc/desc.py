@@ -451,11 +451,13 @@ class MemoryDesc(Written):
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
         """Describe the same bytes with regrouped dims; no data is moved.
 
-        By oneDNN's rule, dims that change must be neither blocked nor padded, and contiguous with
-        the dims that they are merged with.
+        Dims that change may be blocked, as long as blocks end where the new dims do; a reshape that
+        would have to move data is refused.
 
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
+        >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
+        memory_desc((6, 4), 'f32', 'Ab3a')
         """
         base = self.layout.base()
         return self._with(views.reshape(base, checked_ints("dims", dims), self.letters))

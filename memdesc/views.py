@@ -92,7 +92,9 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
     """Regroup dims without moving data.
 
     A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and dropped.
-    As in oneDNN, other dims must be plain and contiguous. Messages call the old dims by `letters`.
+    Other dims are regrouped with their blocks, unless the new dims have no common boundaries with
+    these. oneDNN regroups only dims that are plain and contiguous; for those, the layout is the
+    same. Messages call the old dims by `letters`.
     """
     check_dims(dims)
     if prod(dims) != layout.nelems:
@@ -169,25 +171,52 @@ def _groups(layout: Layout, dims: tuple[int, ...], letters: str | None) -> Itera
 def _regrouped(
     layout: Layout, group: _Group, dims: tuple[int, ...], letters: str | None
 ) -> list[_Part]:
-    """Return the new dims of a group as axes; the old ones must be plain and contiguous."""
+    """Return the new dims of a group as axes with their blocks.
+
+    Each new dim takes the innermost digits that are left of the old dims' row-major index. A digit
+    that belongs to two new dims is cut in two.
+    """
     olds, news = group
-    stride = 0
-    for dim in olds:
-        axis, (outer, *inner) = _part_of(layout, dim)
-        is_outermost = dim == olds.start
-        if inner or axis.padded != layout.dims[dim] or len(axis.dims) > 1:
-            reason = "is blocked, padded or fused with other dims"
-        elif not is_outermost and axis.padded > 1 and stride != outer.extent * outer.stride:
-            reason = "is not contiguous with the dim before it"
-        else:
-            stride = outer.stride if is_outermost or axis.padded > 1 else stride
-            continue
-        raise MemdescError(
-            f"{dim_name(dim, letters)} {reason}, so it must keep its size {layout.dims[dim]}; "
-            "reorder to a plain layout first"
-        )
+    digits = _digits(layout, olds, letters)
     parts: list[_Part] = []
     for dim in reversed(news):
-        parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
-        stride *= dims[dim]
+        padded = dims[dim] if dim > news.start else prod(extent for extent, _ in digits)
+        blocks: list[Block] = []
+        step = 1
+        while step < padded:
+            extent, stride = digits.pop()
+            taken = min(extent, padded // step)
+            if extent % taken or padded // step % taken or (blocks and not blocks[0].stride):
+                raise MemdescError(
+                    f"dim {dim} of {dims} ends inside a block of {extent} with stride {stride}; "
+                    "reorder to a plain layout first"
+                )
+            if taken < extent:
+                digits.append((extent // taken, stride * taken))
+            blocks.insert(0, Block(0, step, taken, stride))
+            step *= taken
+        # like oneDNN, a dim of 1 has the stride of the digit outside it
+        parts.append((Axis((dim,), padded), tuple(blocks or [Block(0, 1, 1, digits[-1][1])])))
     return parts
+
+
+def _digits(layout: Layout, dims: range, letters: str | None) -> list[tuple[int, int]]:
+    """Return the extents and strides of the digits of dims' row-major index, fused where possible.
+
+    Only the first dim may be padded. Fails if a dim that changes is fused with others.
+    """
+    digits: list[tuple[int, int]] = []
+    for dim in dims:
+        axis, blocks = _part_of(layout, dim)
+        is_padded = axis.padded != layout.dims[dim] and dim > dims.start
+        if is_padded or len(axis.dims) > 1 or axis.padded % blocks[0].step:
+            raise MemdescError(
+                f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "
+                f"size {layout.dims[dim]}; reorder to a plain layout first"
+            )
+        for block in blocks:
+            if digits and digits[-1][1] == block.extent * block.stride:
+                digits[-1] = (digits[-1][0] * block.extent, block.stride)
+            elif block.extent > 1:
+                digits.append((block.extent, block.stride))
+    return digits

@@ -110,8 +110,8 @@ def merges_a_blocked_dim_as_if_it_were_plain(answer: StepAnswer) -> bool:
     return bool(before.inner_blks) and moved and (refuses or _keeps_its_offsets(answer))
 
 
-def ignores_no_stride_of_1(answer: StepAnswer) -> bool:
-    """A reshape is refused if the stride of a dim of 1 does not fit; memdesc takes any."""
+def regroups_only_plain_dims(answer: StepAnswer) -> bool:
+    """A reshape of dims that are blocked or not contiguous is refused; memdesc cuts the blocks."""
     is_refused = answer.step.name == "reshape" and isinstance(answer.theirs, Status)
     return is_refused and _keeps_its_offsets(answer)
 

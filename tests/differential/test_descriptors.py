@@ -276,8 +276,8 @@ def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_li
             answer = StepAnswer(library.version, ours, _fields(theirs), before, before_fields, step)
             how = "refused" if isinstance(theirs, Status) else "accepted"
             tally.kinds[f"{step.name} {how}"] += 1
-            if known.ignores_no_stride_of_1(answer):
-                tally.excuse(known.ignores_no_stride_of_1)
+            if known.regroups_only_plain_dims(answer):
+                tally.excuse(known.regroups_only_plain_dims)
             elif (
                 tally.judge(answer, _STEPS, f"{first!r}: {chain[:k]}")
                 or answer.only_the_size_is_0()
@@ -288,4 +288,4 @@ def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_li
     tally.check(most_left_out=0.01 if library.version >= (3, 13) else 0.3)
     for name in ("submemory", "reshape", "permute_axes"):
         assert tally.kinds[f"{name} accepted"] > count / 10
-        assert tally.kinds[f"{name} refused"] >= count / 300
+        assert tally.kinds[f"{name} refused"] > count / 200

@@ -3,8 +3,9 @@ from math import prod
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, memory_desc
 from tests.strategies import descs, dims, swizzled_descs
 
 
@@ -105,6 +106,56 @@ def test_a_plain_dense_row_major_layout_takes_any_shape_of_its_size(data: st.Dat
     new = data.draw(regrouped_dims(sizes))
     assume(prod(new) == prod(sizes))
     assert memory_desc(sizes, "f32").reshape(new) == memory_desc(new, "f32")
+
+
+def is_layout(offsets: NDArray[np.int64]) -> bool:
+    """Whether offsets are a sum over the dims, and those along each dim are mixed-radix."""
+    lines = [
+        np.moveaxis(offsets, dim, -1)[(0,) * (offsets.ndim - 1)] for dim in range(offsets.ndim)
+    ]
+    is_sum = np.array_equal(sum(np.ix_(*lines)), offsets)
+    return is_sum and all(is_mixed_radix(line.tolist()) for line in lines)
+
+
+def is_mixed_radix(line: list[int]) -> bool:
+    """Whether the offsets along a dim, from 0 on, are a sum over digits of the index."""
+    size = len(line)
+    return size == 1 or any(
+        is_mixed_radix(line[::extent])
+        for extent in range(2, size + 1)
+        if size % extent == 0
+        and all(line[i] == line[i - i % extent] + i % extent * line[1] for i in range(size))
+    )
+
+
+@given(st.data())
+def test_a_reshape_is_refused_only_if_no_layout_fits(data: st.DataObject) -> None:
+    factors = data.draw(st.lists(st.lists(st.integers(2, 4), max_size=3), min_size=1, max_size=3))
+    sizes = tuple(map(prod, factors))
+    assume(prod(sizes) <= 512)
+    strides, stride = {}, 1
+    loops = [(dim, k) for dim, each in enumerate(factors) for k in range(len(each))]
+    for dim, k in data.draw(st.permutations(loops)):
+        strides[dim, k] = stride
+        stride *= factors[dim][k]
+    blocks = []
+    for dim, each in enumerate(factors):
+        blocks += [
+            Block(dim, prod(each[k + 1 :]), extent, strides[dim, k])
+            for k, extent in enumerate(each)
+        ] or [Block(dim, 1, 1, 1)]
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
+    desc = memory_desc(sizes, "f32", Layout(sizes, axes, tuple(blocks)))
+    new = data.draw(regrouped_dims(sizes))
+    assume(prod(new) == prod(sizes))
+    wanted = desc.layout.offsets().reshape(new)
+    try:
+        reshaped = desc.reshape(new)
+    except MemdescError:
+        assert not is_layout(wanted)
+        return
+    assert np.array_equal(reshaped.layout.offsets(), wanted)
+    assert np.array_equal(reshaped.reshape(sizes).layout.offsets(), desc.layout.offsets())
 
 
 def has_odd_unit(desc: MemoryDesc) -> bool:

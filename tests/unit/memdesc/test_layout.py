@@ -148,7 +148,11 @@ _REGROUPED = """
 32,8,5,4 ABcd2a/1.16a/2.4b -> 32,8,20 ABc2a/1.16a/2.4b
 2,3,5,7 aB(CD)8b16(cd) -> 2,1,3,5,7 abC(DE)8c16(de)
 2,3,5,7 aB(CD)8b16(cd) -> 2,3,5,1,7 aB(CE)d8b16(ce)
+2,3,4 acb -> 6,4 Ab3a
+6,4 Ab3a -> 2,3,4 acb
 2,3,5,16,8 abcde -> 2,3,80,8 abcd
+5,6,4 aBc2b -> 5,3,2,4 abdc
+3,16 aB8b -> 3,2,8 abc
 2,0,4 abc -> 2,0,4 abc
 2,0,4 abc -> 2,0,2,2 abcd
 0,4 ab -> 0,1,4 abc
@@ -162,6 +166,14 @@ def test_dims_are_regrouped_where_no_data_moves(line: str) -> None:
         for dims, tag in (side.split() for side in line.split(" -> "))
     )
     assert old.reshape(new.dims) == new
+
+
+def test_the_first_dim_of_those_that_are_merged_may_be_padded() -> None:
+    merged = memory_desc((3, 4), "f32", "Ab8a").reshape((12,))
+    assert (merged.dims, merged.padded_dims) == ((12,), (32,))
+    split = merged.reshape((6, 2))
+    assert split.padded_dims == (16, 2)
+    assert split.reshape((3, 4)) == memory_desc((3, 4), "f32", "ba__a8")
 
 
 def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks() -> None:
