@@ -180,7 +180,7 @@ def _key(kernel: Kernel) -> str:
 
 def source_files(root: str = _ROOT) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the sources on which the code of kernels may depend, by their place in the root."""
-    for place in ("memdesc/dtypes.py", "memdesc/tuples.py"):
+    for place in ("memdesc/dtypes.py", "memdesc/tuples.py", "reorder/system.py"):
         yield place, os.stat(f"{root}/{place}")
     for package in _SOURCES:
         yield from _files(root, package)

@@ -217,6 +217,8 @@ def test_no_float_is_rounded_alone(processor: str, work: str, dtype: str) -> Non
     builder = ir.IRBuilder(function.append_basic_block())
     values = IRValue(builder, function.args[0])
     builder.ret(Codec(builder, 8).encode(values, work, dtype))
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
     target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(processor, opt=3)
     assembly = machine.emit_assembly(binding.parse_assembly(str(module)))
