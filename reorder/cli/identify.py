@@ -9,7 +9,7 @@ import numpy as np
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, Options, table
-from reorder.cli.tensors import Operand
+from reorder.cli.tensors import Operand, Reading
 from reorder.identification.identify import Candidate, Identification, dims_in_order, identify
 from reorder.memory.memory import Memory
 from reorder.messages import first_of
@@ -23,14 +23,16 @@ _SHOWN, _NAMES = 20, 4
 
 def _answer(options: Options) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
-        if options.dims is not None:
-            raise MemdescError("--dims is for one tensor; name one as FILE:NAME, or leave it out")
+        if (options.dims, options.offset) != (None, None):
+            raise MemdescError(
+                "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
+            )
         return _answer_for_set(options)
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
         raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else Operand(options.like).load()
-    operand = Operand(options.dump)
+    operand = Operand(options.dump, Reading(offset=options.offset))
     if operand.is_raw:
         data: Any = operand.raw_bytes()
     else:
