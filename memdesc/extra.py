@@ -12,6 +12,7 @@ import re
 import sys
 from contextlib import suppress
 from math import prod
+from operator import index as to_int
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from memdesc.checked import Checked
 from memdesc.dtypes import DataType
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.immutable import value_class
-from memdesc.int64 import checked_int
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
 from memdesc.tags import MAX_NDIMS
 
@@ -104,7 +105,8 @@ class Extra(Checked):
     ) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Return the first byte and the shape of each compensation, after elements of `nbytes`."""
         spans = {}
-        at = -(-nbytes // _INT32_BYTES) * _INT32_BYTES
+        padded_dims = checked_ints("padded_dims", padded_dims)
+        at = -(-to_int(nbytes) // _INT32_BYTES) * _INT32_BYTES
         for name, mask in self.masks.items():
             shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
             spans[name] = at, shape
@@ -113,9 +115,10 @@ class Extra(Checked):
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:
         """Return the bytes of elements and compensation together."""
+        total = to_int(nbytes)
         for at, shape in self.spans(nbytes, padded_dims).values():
-            nbytes = at + _INT32_BYTES * prod(shape)
-        return nbytes
+            total = at + _INT32_BYTES * prod(shape)
+        return total
 
     def to_verbose(self) -> str:
         """Write it as oneDNN's verbose mode does: ``f9:s8m1:zpm1``."""

@@ -142,12 +142,12 @@ def test_advice_leaves_as_many_reorders_as_the_page_says(
 def test_modules_of_a_profile_name_the_executions(tmp_path: Path) -> None:
     log = read_verbose(_log(tmp_path, _MODEL + _block("layers_torch.py")))
     found = report(log, read_layers(tmp_path / "layers.json"), steady=True)
-    assert len(found.layers) == 9
+    assert len(found.layers) == 3
     for each in found.layers:
         assert each.layer.runs == 4
         assert each.layer.name.startswith("Sequential_")
-        assert each.milliseconds < (each.layer.milliseconds or 0)
-        assert (each.milliseconds > 0) == ("/Conv2d_" in each.layer.name)
+        assert "/Conv2d_" in each.layer.name
+        assert each.milliseconds > 0
     assert all(each.layers for each in found.reorders)
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import memdesc
 import reorder
 from memdesc import MemdescError
-from memdesc.names.similar import suggest
 from tests.property.memdesc.test_bad_input_laws import check
 
 
@@ -125,7 +124,6 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (_desc("abcd").to_notation, ("xla",)),
     (memdesc.verbose.to_verbose, (_desc(),)),
     (memdesc.array_desc, (_X,)),
-    (suggest, ("nChw8", 4)),
     (memdesc.data_type, ("f32",)),
     (memdesc.Extra, (1, 2, 1.0)),
     (memdesc.Extra.from_verbose, (_EXTRA.to_verbose(),)),

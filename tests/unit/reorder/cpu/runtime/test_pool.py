@@ -152,7 +152,7 @@ threading.stack_size(size)
 import numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu import PreparedReorder
-from reorder.cpu.host import this_machine, this_machine
+from reorder.cpu.host import this_machine
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "s8", "aBc16b")
 machine = this_machine()._replace(threads=2)
 run = PreparedReorder(reorder.plan_reorder(src, dst), None, machine)
@@ -165,6 +165,7 @@ assert (y == 1).all() and threading.stack_size() == size
 import os, signal, threading, numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu import PreparedReorder
+from reorder.cpu.host import this_machine
 from reorder.cpu.runtime.pool import load_pool
 load_pool()  # else jobs may run alone until it is compiled
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "f32", "aBc16b")
