@@ -126,7 +126,7 @@ def _read(given: Given) -> MemoryDesc:
 
 
 def _refuse_unknown(text: str) -> None:
-    """Refuse a memref whose elements are vectors, or of which an alias says a part."""
+    """Refuse a memref of vectors, or one that an alias describes in part."""
     if re.search(r"x\s*vector\s*<", text):
         impossible("its elements are vectors, which are not a data type here")
     if alias := re.search(r"#\w+(?![\w.<])", text):

@@ -53,8 +53,8 @@ ORDERS = ("g_idx", "weight_g_idx")
 _CODE_BITS, _WORD_BITS = 8, 32
 # names of tensors of codes that other tensors have too
 _COMMON = ("weight", "data", "blocks")
-# The ends of names of tensors that serve activations, kernels, or the KV cache, of which the
-# config.json of an output says nothing; those of the cache are beside attention layers.
+# The ends of names of tensors that serve activations, kernels, or the KV cache, about which an
+# output's config.json says nothing; those of the cache are beside attention layers.
 SERVING = (
     *(".input_scale", ".input_scale_ub", ".input_global_scale", ".input_zero_point"),
     *(".activation_scale", ".output_scale", ".workspace"),

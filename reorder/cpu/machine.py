@@ -51,7 +51,7 @@ class Machine(NamedTuple):
     # with at least this many bytes of dst, transpositions write whole lines wherever dst starts;
     # smaller ones gain less than the boxes at both ends of rotated rows cost
     filled_nbytes: int = 1 << 16
-    # of the processor that kernels are compiled for; by default those that all have
+    # what the processor that kernels are compiled for has; by default none of these
     instructions: Instructions = Instructions()
 
     def exceeds_cache(self, nbytes: int) -> bool:

@@ -410,8 +410,8 @@ def plan_conversion(
         check_paths(given, container, wanted)
         if (parsed or to) and (index := index_of(given)):
             raise MemdescError(
-                f"{str(given)!r} may hold codes of which other files of the model have the scales: "
-                f"name {str(index)!r}, or its folder; the file alone is only copied"
+                f"{str(given)!r} may hold codes whose scales are in other files of the model: name "
+                f"{str(index)!r}, or its folder; the file alone is only copied"
             )
         name = output_format(wanted, may_be_folder=given.is_dir())
         model = Model(given, container)

@@ -133,7 +133,7 @@ def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> N
     for name in ("fc.weight", "fc.weight_scale_inv"):
         for rule in (f"{name}: bf16", f"{name}: rename=x"):
             said = refused(home[name], tmp_path / "o.safetensors", rule)
-            assert "may hold codes of which other files of the model have the scales: name" in said
+            assert "may hold codes whose scales are in other files of the model: name" in said
         converted(home[name], tmp_path / f"{name}.safetensors")
     (tmp_path / "two" / home["fc.weight_scale_inv"].name).unlink()
     said = refused(home["fc.weight"], tmp_path / "o.safetensors", to="bf16")
