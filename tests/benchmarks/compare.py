@@ -1,7 +1,7 @@
 """Time two checkouts of this project in turn, over the cases of the benchmark set.
 
     python -m tests.benchmarks.compare OLD NEW [--python-old ...] [--python-new ...]
-        [--threads 1,2] [--seconds 0.15] [--cases FILE ...] [--gate] [--json FILE]
+        [--threads 1,2] [--place 16] [--seconds 0.15] [--cases FILE ...] [--gate] [--json FILE]
 
 Each checkout has its own process, and its own Python where one is given. A case is prepared in
 both; then they run in short slices in alternating order: old new, new old, ... A ratio is old over
@@ -88,6 +88,7 @@ def compare_cases(
     checkouts: tuple[Checkout, Checkout],
     cases: Sequence[Case],
     threads: int,
+    place: int,
     seconds: float,
     failed: list[str],
 ) -> Iterator[Timing]:
@@ -102,7 +103,9 @@ def compare_cases(
         for case in cases:
             request = _to_json(case)
             try:
-                once = max(worker.ask(prepare=request, threads=threads) for worker in workers)
+                once = max(
+                    worker.ask(prepare=request, threads=threads, place=place) for worker in workers
+                )
             except ValueError as error:
                 failed.append(f"{case.name}, {threads} threads: {error}")
                 continue
@@ -146,19 +149,24 @@ def _key(timing: Timing) -> str:
 
 
 def _measure(
-    checkouts: tuple[Checkout, Checkout], cases: list[Case], threads: list[int], seconds: float
+    checkouts: tuple[Checkout, Checkout],
+    cases: list[Case],
+    threads: list[int],
+    place: int,
+    seconds: float,
 ) -> Comparison:
     """Measure all cases, and those that were slower once more; progress goes to stderr."""
     found = Comparison([], {}, [])
     for count in threads:
-        for timing in compare_cases(checkouts, cases, count, seconds, found.failed):
+        for timing in compare_cases(checkouts, cases, count, place, seconds, found.failed):
             found.timings.append(timing)
             sys.stderr.write(_line(timing) + "\n")
         slow = {
             timing.name for timing in found.timings if timing.threads == count and timing.is_slower
         }
         rest = [case for case in cases if case.name in slow]
-        for timing in compare_cases(checkouts, rest, count, 2 * seconds, []) if rest else ():
+        retried = compare_cases(checkouts, rest, count, place, 2 * seconds, []) if rest else ()
+        for timing in retried:
             found.again[_key(timing)] = timing
     return found
 
@@ -197,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python-old", default=sys.executable, help="the Python of the old one")
     parser.add_argument("--python-new", default=sys.executable, help="the Python of the new one")
     parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
+    parser.add_argument("--place", type=int, default=16, help="where dst starts in its line")
     parser.add_argument("--seconds", type=float, default=0.15, help="for each case and checkout")
     parser.add_argument("--cases", type=Path, nargs="+", default=CASES, metavar="FILE")
     parser.add_argument("--gate", action="store_true", help="fail if the new one is slower")
@@ -208,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     counts = sorted({int(count) for count in options.threads.split(",")})
     cases = listed_cases(options.cases)
-    found = _measure(checkouts, cases, counts, options.seconds)
+    found = _measure(checkouts, cases, counts, options.place, options.seconds)
     for line in _report(found):
         sys.stdout.write(line + "\n")
     if options.json:
@@ -221,7 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.gate:
         return 0
     pair = checkouts[0], checkouts[0]
-    same = [_measure(pair, cases, counts, options.seconds) for _ in range(_TIMES_SAME)]
+    same = [
+        _measure(pair, cases, counts, options.place, options.seconds) for _ in range(_TIMES_SAME)
+    ]
     for each in same:
         sys.stdout.write("old against itself\n")
         for line in _report(each):

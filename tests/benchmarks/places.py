@@ -6,7 +6,9 @@
 Large arrays of numpy start 16 bytes into a line, so src does. A case runs in turn at each place, in
 the same two buffers, because two buffers of one size may differ by a third for other reasons.
 T(0) / T(p) is the time of a call where dst starts a line, divided by that where it starts p bytes
-into one: the median over neighbouring slices. `odd` is nine times the size of an element.
+into one: the median over neighbouring slices. `odd` is nine times the size of an element, and 64 is
+the start of the next line, so its ratios show how far equal calls differ. The table has a row for
+all cases and one for each range of sizes (the mean of the bytes read and written).
 """
 
 import argparse
@@ -14,6 +16,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -28,6 +31,13 @@ from tests.benchmarks.turns import CASES, in_turns, listed_cases, source_of, tim
 # an odd multiple of the size of an element, whatever that is
 _ODD, _ODD_ELEMENTS = "odd", 9
 _SLOW = 0.85
+_MIB = 1 << 20
+_SIZES = {
+    "all": (0, sys.maxsize),
+    "up to 1 MiB": (0, _MIB),
+    "1 to 4 MiB": (_MIB, 4 * _MIB),
+    "more": (4 * _MIB, sys.maxsize),
+}
 
 
 class Timing(NamedTuple):
@@ -73,15 +83,20 @@ def measure(
 
 
 def report(timings: Sequence[Timing], places: Sequence[str]) -> Iterator[str]:
-    """Lay the ratios out: for each number of threads a line for each place, and the slow cases."""
-    yield "| threads | place | cases | geometric mean | 5th percentile | least | below 0.85 |"
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for threads in sorted({timing.threads for timing in timings}):
-        for place in places:
-            ratios = [each.ratios[place] for each in timings if each.threads == threads]
+    """Lay the ratios out: by number of threads, place and range of sizes; then the slow cases."""
+    yield "| threads | place | size | cases | geometric mean | 5th percentile | least | < 0.85 |"
+    yield "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
+    counts = sorted({timing.threads for timing in timings})
+    for threads, place, (sizes, (least, most)) in product(counts, places, _SIZES.items()):
+        ratios = [
+            timing.ratios[place]
+            for timing in timings
+            if timing.threads == threads and least < timing.nbytes / 2 <= most
+        ]
+        if ratios:
             low = sum(ratio < _SLOW for ratio in ratios)
             yield (
-                f"| {threads} | {place} | {len(ratios)} | {geometric_mean(ratios):.3f} "
+                f"| {threads} | {place} | {sizes} | {len(ratios)} | {geometric_mean(ratios):.3f} "
                 f"| {percentile(ratios, 0.05):.2f} | {min(ratios):.2f} | {low} |"
             )
     for timing in sorted(timings, key=lambda timing: min(timing.ratios.values())):

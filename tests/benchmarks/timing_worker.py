@@ -3,8 +3,8 @@
 It runs as a file, with the checkout first in PYTHONPATH, and uses public names only, so that it
 works with older and newer code alike. One JSON object a line, request and answer in turn:
 
-    {"prepare": CASE, "threads": 2}  ->  {"seconds": of one call}
-    {"calls": 100, "warm": 3}        ->  {"seconds": of one call, the mean over the calls}
+    {"prepare": CASE, "threads": 2, "place": 16}  ->  {"seconds": of one call}
+    {"calls": 100, "warm": 3}  ->  {"seconds": of one call, the mean over the calls}
 
 A request that fails is answered with {"error": TEXT}. The first line of the worker says where it
 imported the library from.
@@ -41,13 +41,13 @@ def _describe(side: dict[str, Any]) -> memdesc.MemoryDesc:
     return desc
 
 
-def _zeros(nbytes: int) -> Any:
-    """Return zeros that start 16 bytes into a page, as numpy's large arrays do.
+def _zeros(nbytes: int, place: int = 16) -> Any:
+    """Return zeros that start `place` bytes into a page: 16 in numpy's large arrays.
 
     Numpy may put later arrays anywhere; both checkouts must have theirs at the same places.
     """
     space = np.zeros(nbytes + 2 * _PAGE_NBYTES, np.uint8)
-    start = -space.ctypes.data % _PAGE_NBYTES + 16
+    start = -space.ctypes.data % _PAGE_NBYTES + place
     return space[start : start + nbytes]
 
 
@@ -70,7 +70,7 @@ def _fill(desc: memdesc.MemoryDesc, *, as_values: bool) -> Any:
 class _Prepared:
     """The prepared reorder and its buffers."""
 
-    def __init__(self, case: dict[str, Any], threads: int) -> None:
+    def __init__(self, case: dict[str, Any], threads: int, place: int) -> None:
         src, dst = _describe(case["src"]), _describe(case["dst"])
         given: dict[str, Any] = {
             name: np.array(value, np.float32 if name.endswith("scale") else np.int32)
@@ -79,7 +79,7 @@ class _Prepared:
             for name, value in case["attr"].items()
         }
         converts = bool(given) or src.dtype != dst.dtype
-        self.src, self.dst = _fill(src, as_values=converts), _zeros(dst.nbytes)
+        self.src, self.dst = _fill(src, as_values=converts), _zeros(dst.nbytes, place)
         plan = reorder.plan_reorder(src, dst, reorder.Attr(**given) if given else None)
         self.run = reorder.prepare(plan, threads=threads)
 
@@ -106,7 +106,7 @@ def _main() -> None:
         try:
             if "prepare" in request:
                 prepared = None  # its buffers are released before the next ones are allocated
-                prepared = _Prepared(request["prepare"], request["threads"])
+                prepared = _Prepared(request["prepare"], request["threads"], request["place"])
                 first = prepared.time(1, _WARM_CALLS)
                 _answer({"seconds": min(first, prepared.time(1, 0))})
             elif prepared is not None:
