@@ -25,19 +25,12 @@ import reorder
 from reorder.bench.cases import Case
 from reorder.bench.peers import memcpy
 from reorder.cpu.machine import LINE_NBYTES
-from tests.benchmarks.report import geometric_mean, percentile
+from tests.benchmarks.report import SIZES, geometric_mean, has_size, percentile
 from tests.benchmarks.turns import CASES, in_turns, listed_cases, source_of, timer, zeros_at
 
 # an odd multiple of the size of an element, whatever that is
 _ODD, _ODD_ELEMENTS = "odd", 9
 _SLOW = 0.85
-_MIB = 1 << 20
-_SIZES = {
-    "all": (0, sys.maxsize),
-    "up to 1 MiB": (0, _MIB),
-    "1 to 4 MiB": (_MIB, 4 * _MIB),
-    "more": (4 * _MIB, sys.maxsize),
-}
 
 
 class Timing(NamedTuple):
@@ -87,16 +80,16 @@ def report(timings: Sequence[Timing], places: Sequence[str]) -> Iterator[str]:
     yield "| threads | place | size | cases | geometric mean | 5th percentile | least | < 0.85 |"
     yield "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
     counts = sorted({timing.threads for timing in timings})
-    for threads, place, (sizes, (least, most)) in product(counts, places, _SIZES.items()):
+    for threads, place, size in product(counts, places, ("all", *SIZES)):
         ratios = [
             timing.ratios[place]
             for timing in timings
-            if timing.threads == threads and least < timing.nbytes / 2 <= most
+            if timing.threads == threads and (size == "all" or has_size(timing.nbytes, size))
         ]
         if ratios:
             low = sum(ratio < _SLOW for ratio in ratios)
             yield (
-                f"| {threads} | {place} | {sizes} | {len(ratios)} | {geometric_mean(ratios):.3f} "
+                f"| {threads} | {place} | {size} | {len(ratios)} | {geometric_mean(ratios):.3f} "
                 f"| {percentile(ratios, 0.05):.2f} | {min(ratios):.2f} | {low} |"
             )
     for timing in sorted(timings, key=lambda timing: min(timing.ratios.values())):

@@ -1,6 +1,7 @@
 """The report of a benchmark: the machine, each case, and a summary of the ratios."""
 
 import platform
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +16,14 @@ from reorder.system import count_cores
 
 # In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16
+_MIB = 1 << 20
+# Ranges of the mean of the bytes read and written: most stay in a core's cache, in shared ones, or
+# in none.
+SIZES = {
+    "up to 1 MiB": (0, _MIB),
+    "1 to 4 MiB": (_MIB, 4 * _MIB),
+    "more than 4 MiB": (4 * _MIB, sys.maxsize),
+}
 # Percentiles of the ratios in the summary.
 _PERCENTILES = (5, 25, 50, 75, 95)
 _VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
@@ -72,6 +81,12 @@ def percentile(ratios: Sequence[float], part: float) -> float:
     return float(np.quantile(ratios, part)) if ratios else float("nan")
 
 
+def has_size(nbytes: int, size: str) -> bool:
+    """Return whether so many bytes, read and written together, are in one of `SIZES`."""
+    least, most = SIZES[size]
+    return least < nbytes / 2 <= most
+
+
 def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the distribution of the ratios for each number of threads and each peer.
 
@@ -83,6 +98,9 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
             case for case in cases if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES
         ]
         groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in chosen]}
+        for size in SIZES:
+            of_size = [case["memcpy"] for case in chosen if has_size(case["nbytes"], size)]
+            groups[f"memcpy, {size}"] = of_size
         for case in chosen:
             for name, ratio in case["peers"].items():
                 groups.setdefault(name, []).append(ratio)
