@@ -184,7 +184,7 @@ def _options() -> Iterator[Row]:
     yield ("option", "values", "default", "records")
     rows: dict[tuple[str, str, str], list[str]] = {}
     for name, scheme in SCHEMES.items():
-        for option in scheme.options:
+        for option in scheme.options.values():
             count = "a count, -1 for all" if option.has_all else "a count"
             count = "a count, or one each for rows and columns" if option.is_block else count
             legal = ", ".join(map(str, option.legal)) or count

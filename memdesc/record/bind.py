@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice, product
 from typing import Any
@@ -66,10 +66,12 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     `said` has the options that are known. The others are derived from the tensors. An option that
     no tensor shows gets its default, as in `record_desc`.
     """
-    check_names(scheme.name, scheme.defaults, said)
+    check_names(scheme.name, scheme.options, said)
     options = {**scheme.shown(stored), **said}
     checked = {
-        o.name: o.checked(scheme.name, options[o.name]) for o in scheme.options if o.name in options
+        name: option.checked(scheme.name, options[name])
+        for name, option in scheme.options.items()
+        if name in options
     }
     names = scheme.tensors(**checked)
     missing = [name for name in names if name not in stored]
@@ -83,14 +85,10 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
     # flags that no name shows, because the tensors have the same names either way
-    flags = {part.when.removeprefix("!") for part in scheme.parts if part.when} - checked.keys()
-    forms = [
-        dict(zip(flags, values, strict=True))
-        for values in product((False, True), repeat=len(flags))
-    ]
+    hidden = {name for name, value in scheme.defaults.items() if isinstance(value, bool)}
     others: dict[str, None] = {}
-    for letters, form in product(filter(None, (scheme.letters, scheme.stacked)), forms):
-        search = _Search(scheme, letters, stored, checked | form, tried)
+    for letters, flags in product(scheme.forms, _choices(scheme, hidden - checked.keys())):
+        search = _Search(scheme, letters, stored, checked | flags, tried)
         try:
             for made in search.records():
                 records[repr(made)] = made
@@ -100,7 +98,7 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
             others[str(error)] = None
     bound = Bound(tuple(records.values()), tuple(tried or others))
     values = {part.tensor for part in scheme.parts if part.shows or part.values}
-    if len(records) == 1 and values <= {*scheme.data}:  # no tensor was read
+    if len(records) == 1 and values <= scheme.tables:  # no tensor was read
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = bound
@@ -162,7 +160,7 @@ class _Search(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return self.scheme.parts_of(self.scheme.defaults | dict(self.said))
+        return self.scheme.parts_of(self.letters, self.scheme.defaults | dict(self.said))
 
     def read(self) -> dict[str, Any]:
         """Return what is known: what the caller says, types, and values that tensors hold.
@@ -170,11 +168,11 @@ class _Search(NamedTuple):
         Fails if a tensor does not hold such values.
         """
         known = {name: value for name, value in self.said.items() if value != ALL}
-        legal = {option.name: option.legal for option in self.scheme.options}
         for part in self.parts:
-            stored, option = self.stored[part.tensor], (part.words or part.kind)[1:-1]
-            if option in legal and option not in known:
-                known[option] = stored.element if stored.element in legal[option] else stored.dtype
+            stored, name = self.stored[part.tensor], (part.words or part.element)[1:-1]
+            if name in self.scheme.options and name not in known:
+                is_legal = stored.element in self.scheme.options[name].legal
+                known[name] = stored.element if is_legal else stored.dtype
             if callable(part.shows):
                 with about(str(stored)):
                     known |= part.shows(bytes(stored.read()))
@@ -185,8 +183,8 @@ class _Search(NamedTuple):
     def equations(self) -> Iterator[_Equation]:
         """Yield an equation for each axis. Fails if a tensor has too few or too many axes."""
         for part in self.parts:
-            stored, is_code = self.stored[part.tensor], part is self.scheme.parts[0]
-            axes = part.axes(is_stacked=self.letters != self.scheme.letters)
+            stored, is_code = self.stored[part.tensor], part is self.parts[0]
+            axes = part.axes
             if part.values is not None or stored.is_flat(len(axes)):
                 continue
             if stored.is_described:
@@ -226,11 +224,9 @@ class _Search(NamedTuple):
             self.tried[str(error)] = None
             return
         widths = {factor.width for equation in equations for factor in equation.axis.factors}
-        free = [o for o in self.scheme.options if o.name in widths - known.keys()]
-        for values in product(*(option.legal for option in free)):
-            tried = {option.name: value for option, value in zip(free, values, strict=True)}
+        for values in _choices(self.scheme, widths - known.keys()):
             try:
-                yield from _solved(equations, known | tried)
+                yield from _solved(equations, known | values)
             except MemdescError as error:
                 self.tried[str(error)] = None
 
@@ -249,7 +245,7 @@ class _Search(NamedTuple):
         if missing:
             raise MemdescError(f"the shapes do not show {', '.join(missing)}")
         dims = tuple(values[letter] for letter in self.letters)
-        options = {o.name: values[o.name] for o in self.scheme.options if o.name in values}
+        options = {name: values[name] for name in self.scheme.options if name in values}
         desc = record_desc(dims, self.scheme.name, **{**options, **self.said})
         for name, words in self.scheme.words(desc).items():
             if problem := _misfit(self.stored[name], words):
@@ -257,11 +253,17 @@ class _Search(NamedTuple):
                 raise MemdescError(f"{who!r} {problem}, so it does not fit {desc!r}")
         for constant in desc.constants:
             held = self.stored[constant.tensor]
-            if constant.tensor not in self.scheme.data and bytes(held.read()) != constant.data:
+            if constant.tensor not in self.scheme.tables and bytes(held.read()) != constant.data:
                 raise MemdescError(
                     f"{held.name!r} does not hold what {desc!r} has in {constant.tensor}"
                 )
         return desc
+
+
+def _choices(scheme: Scheme, names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield all legal values of some options."""
+    free = {name: sorted(o.legal) for name, o in scheme.options.items() if name in names}
+    return (dict(zip(free, values, strict=True)) for values in product(*free.values()))
 
 
 def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ class _BlockField(NamedTuple):
     """A field of a block; offsets and strides are in its elements, counted from the lowest bit."""
 
     name: str
-    kind: str
+    element: str
     # elements along the last dim that share one of this field
     group: int
     # offset of the first element in the block
@@ -196,7 +196,7 @@ def _number(fields: Sequence[_BlockField], text: str) -> Number:
         for field in fields:
             if field.name == name or (name[-1] == "*" and field.name.startswith(name[:-1])):
                 parts.append((field.name, shift))
-                shift += bits_of(field.kind)
+                shift += bits_of(field.element)
     name = match["name"] or ""
     return Number(
         tuple(parts),
@@ -227,12 +227,14 @@ def _block_types() -> Iterator[tuple[int, GgufType]]:
         nbytes, block = map(int, sizes.strip(":").split("/"))
         fields = []
         for field in rest.split(";"):
-            own, kind, first, *loops = field.split()
-            kind, _, group = kind.partition("/")
+            own, element, first, *loops = field.split()
+            element, _, group = element.partition("/")
             digits = [(int(extent), int(step)) for extent, step in (x.split("x") for x in loops)]
             # ternary digits are not in the order of their bytes
             places = tuple(byte for byte, _ in _TERNARY) if (name, own) == ("tq1_0", "qs") else ()
-            fields.append(_BlockField(own, kind, int(group or 1), int(first[1:]), digits, places))
+            fields.append(
+                _BlockField(own, element, int(group or 1), int(first[1:]), digits, places)
+            )
         yield int(number), GgufType(name, block, nbytes, tuple(fields), _rule(fields, formula))
 
 
@@ -254,19 +256,19 @@ def gguf_type(name: str) -> GgufType:
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
     """Return the fields and the rule of a block type for some dims, with blocks along the last."""
-    row = GGUF_TYPES[name]
+    row, (*outer, size) = GGUF_TYPES[name], dims
     assert row.rule is not None  # noqa: S101 - for the type checker: it is a block type
-    if dims[-1] % row.block:
+    if size % row.block:
         raise MemdescError(
             f"{name} has blocks of {row.block} elements, which do not divide "
-            f"{dim_name(len(dims) - 1)} of size {dims[-1]}"
+            f"{dim_name(len(outer))} of size {size}"
         )
-    blocks, fields = dims[-1] // row.block, []
-    for own, kind, group, first, digits, places in row.fields:
-        stride = row.nbytes * 8 // bits_of(kind)
-        outer = [[(n, stride * blocks * prod(dims[k + 1 : -1]))] for k, n in enumerate(dims[:-1])]
-        last = dims[-1] // group * (max(places, default=0) + 1)
-        layout = layout_by_digits((*dims[:-1], last), [*outer, [(blocks, stride), *digits]], first)
+    count, fields = size // row.block, []
+    for own, element, group, first, digits, places in row.fields:
+        stride = row.nbytes * 8 // bits_of(element)
+        rows = [[(n, stride * count * prod(outer[k + 1 :]))] for k, n in enumerate(outer)]
+        sizes = *outer, size // group * (max(places, default=0) + 1)
+        layout = layout_by_digits(sizes, [*rows, [(count, stride), *digits]], first)
         groups = (*[1] * len(outer), group)
-        fields.append(Field(own, kind, layout, groups, TENSOR, places))
+        fields.append(Field(own, element, layout, groups, TENSOR, places))
     return tuple(fields), row.rule

@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
 from operator import index
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +29,7 @@ from memdesc.layout import Layout, check_dims, layout_by_digits, layout_by_strid
 from memdesc.record.desc import RecordDesc
 from memdesc.record.gguf import GGUF_TYPES, gguf_record
 from memdesc.record.rule import Rule
-from memdesc.record.scheme import Option, Options, Part, Scheme, check_names
+from memdesc.record.scheme import Option, Options, Part, Scheme, axis_of, check_names
 from memdesc.tags import LETTERS
 
 # A scheme begins with its name, the letters of its dims, and those of stacked matrices if there are
@@ -38,10 +37,12 @@ from memdesc.tags import LETTERS
 # those of `_OPTIONS`. A tensor is a line of its role in the rule (scales multiply, a divisor
 # divides, zero points are subtracted and offsets added), its name, the type of its elements (in
 # words of another type), its shape, and other fields of a `Part`, with two blanks between them;
-# tensors that are alike have one line. For
-# `{a,b}` in a name there is a scheme for each, which `{}` stands for.
+# tensors that are alike have one line. For stacked matrices its shape is that after `stacked=`, or
+# else the same with an axis e before it, and its order that after `stacked_order=`, or else the
+# same; `{experts}` stands for `_experts` there. For `{a,b}` in a name there is a scheme for each,
+# which `{}` stands for.
 _TABLE = """
-gptq io model=oi data=g_idx rule=from_one: group zeros_by_version bits floats g_idx
+gptq io model=oi rule=from_one: group zeros_by_version bits floats g_idx
   code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a
   zero   qzeros   u{bits} in s32  i/group, o*bits/32  by=g_idx
   scale  scales   {scales}        i/group, o          by=g_idx
@@ -325,38 +326,33 @@ def _schemes() -> Iterator[Scheme]:
     for text in _rows():
         head, *lines = text.split("\n")
         head, _, options = head.partition(": ")
-        name, letters, *more = head.split()
-        letters, _, stacked = letters.partition(",")
-        fields: dict[str, Any] = dict(word.split("=") for word in more)
-        yield Scheme(
-            name,
-            letters,
-            tuple(chain.from_iterable(map(_parts, lines))),
-            tuple(_option(*word.split("=")) for word in options.split()),
-            _RULES[fields.pop("rule", "")],
-            stacked,
-            data=(fields.pop("data"),) if "data" in fields else (),
-            **fields,
-        )
+        name, forms, *more = head.split()
+        fields = dict(word.split("=") for word in more)
+        parts = {x: tuple(p for line in lines for p in _parts(line, x)) for x in forms.split(",")}
+        own = {option.name: option for option in map(_option, options.split())}
+        yield Scheme(name, parts, own, _RULES[fields.pop("rule", "")], **fields)
 
 
-def _option(name: str, usual: str = "") -> Option:
+def _option(text: str) -> Option:
+    name, _, usual = text.partition("=")
     option = _OPTIONS[name]
     return option._replace(usual=type(option.usual)(usual)) if usual else option
 
 
-def _parts(line: str) -> Iterator[Part]:
-    role, name, kind, shape, *more = (
-        "" if cell == "-" else cell for cell in _GAP.split(line.strip())
-    )
-    kind, _, words = kind.partition(" in ")
+def _parts(line: str, form: str) -> Iterator[Part]:
+    is_stacked = form[0] == "e"
+    line = line.strip().replace("{experts}", "_experts" if is_stacked else "")
+    role, names, element, shape, *more = ("" if x == "-" else x for x in _GAP.split(line))
+    element, _, words = element.partition(" in ")
     # a word alone is a flag
     settings: dict[str, Any] = dict([*word.split("="), True][:2] for word in more)
     order, values, shows = (settings.pop(key, "") for key in ("order", "values", "shows"))
+    stacked = settings.pop("stacked", f"e, {shape}"), settings.pop("stacked_order", order)
+    shape, order = stacked if is_stacked else (shape, order)
     part = Part(
         "",
-        shape,
-        kind,
+        tuple(axis_of(axis) for axis in shape.split(", ") if axis),
+        element,
         words,
         _ORDERS.get(order, order or "plain"),
         role=role,
@@ -364,7 +360,7 @@ def _parts(line: str) -> Iterator[Part]:
         shows=_read_bnb_state if shows == "bnb_state" else tuple(filter(None, shows.split(","))),
         **settings,
     )
-    return (part._replace(name=word) for word in name.split(","))
+    return (part._replace(name=name) for name in names.split(","))
 
 
 _GAP = re.compile(r"\s{2,}")
@@ -372,9 +368,6 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType({scheme.name: scheme for scheme
 
 
 # --- records by name ---
-
-# the dims of a matrix with blocks along the last one: outputs and inputs
-_MATRIX = "oi"
 
 _REFUSED = {
     "bnb_nested": (
@@ -454,7 +447,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     return _made(sizes, format_name, tuple(scheme.checked(options).items()) if scheme else ())
 
 
-def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str, Any]]:
+def read_name(name: str, ndims: int = 2) -> tuple[str, str, dict[str, Any]]:
     """Return the canonical name of a record, the letters of its dims, and its default options."""
     if not isinstance(name, str):
         raise UnknownFormatError(
@@ -470,15 +463,13 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
             f"unknown record {short_repr(name)}; the records are {', '.join(known)}"
             f"{did_you_mean(similar_words(format_name, known))}"
         )
-    scheme = SCHEMES.get(format_name)
-    if scheme is None:
-        return format_name, _MATRIX if ndims == len(_MATRIX) else LETTERS[:ndims], {}
-    return format_name, scheme.letters_of(ndims) or LETTERS[:ndims], scheme.defaults
+    if scheme := SCHEMES.get(format_name):
+        return format_name, scheme.letters_of(ndims), scheme.defaults
+    return format_name, "oi" if ndims == 2 else LETTERS[:ndims], {}  # noqa: PLR2004 - a matrix
 
 
 @lru_cache(maxsize=1024)
 def _made(dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...]) -> RecordDesc:
-    scheme = SCHEMES.get(name)
-    if scheme is not None:
+    if scheme := SCHEMES.get(name):
         return scheme.bound(dims, dict(options))
     return RecordDesc(dims, *gguf_record(name, dims), name, read_name(name, len(dims))[1])

@@ -30,6 +30,7 @@ from memdesc.layout import Layout, dim_name, layout_by_strides
 from memdesc.record.desc import RecordDesc
 from memdesc.record.field import BIT_PLANES, Field
 from memdesc.record.rule import Constant, Number, Rule
+from memdesc.tags import LETTERS
 from memdesc.tuples import NamedTuple
 
 Options = Mapping[str, Any]
@@ -47,7 +48,7 @@ class Option(NamedTuple):
     usual: Any
     # the legal values; empty for a count of adjacent elements, or ALL
     legal: tuple[Any, ...] = ()
-    # what the values mean, for messages
+    # what the values mean, for messages, if they change the numbers and not the tensors
     means: tuple[str, ...] = ()
     # whether it is a size of blocks that may be cut off, one for rows and columns or one for each
     is_block: bool = False
@@ -159,18 +160,14 @@ class Part(NamedTuple):
     """A tensor of a scheme, or one of the fields in a tensor."""
 
     name: str
-    # for each axis of the tensor as it is stored
-    shape: str
+    # those of the tensor as it is stored
+    axes: tuple[Axis, ...]
     # the type of its elements, and of the words that they are stored in if that is another one;
     # ``{bits}`` stands for the value of an option
-    kind: str = "{scales}"
-    words: str = ""
+    element: str
+    words: str
     # the order of the elements: a tag or the name of a packing, or what makes the layout of dims
-    order: str | Callable[[tuple[int, ...], Options], Layout] = "plain"
-    # for stacked matrices, its shape and order, if this is not the same shape with an axis before
-    # it
-    stacked: str = ""
-    stacked_order: str = ""
+    order: str | Callable[[tuple[int, ...], Options], Layout]
     # an option, or ``!`` and an option: the part exists if the option is true, or false
     when: str = ""
     # the tensor in which it is stored, if that has another name
@@ -197,13 +194,6 @@ class Part(NamedTuple):
         wanted, name = not self.when.startswith("!"), self.when.removeprefix("!")
         return not name or bool(options[name]) is wanted
 
-    def axes(self, *, is_stacked: bool) -> tuple[Axis, ...]:
-        """Return its axes."""
-        text = self.shape
-        if is_stacked:
-            text = self.stacked or f"e, {text}"
-        return tuple(axis_of(axis.strip()) for axis in text.split(",") if axis)
-
 
 class Words(NamedTuple):
     """How a tensor of a record is stored: the type and the shape of its words."""
@@ -219,44 +209,44 @@ class Scheme(NamedTuple):
     """A way to store quantised weights, without sizes."""
 
     name: str
-    # the names of the dims of a matrix
-    letters: str
-    # codes first
-    parts: tuple[Part, ...]
-    options: tuple[Option, ...] = ()
+    # the parts, codes first, by the names of the dims: those of a matrix, then of stacked matrices,
+    # such as the experts of a layer, if there are any
+    forms: Mapping[str, tuple[Part, ...]]
+    options: Mapping[str, Option]
     # changes the rule that the roles of the parts make
-    rule: Callable[[Rule, Options], Rule] = lambda rule, _: rule
-    # the names of the dims of stacked matrices, such as the experts of a layer; empty if there are
-    # none
-    stacked: str = ""
-    # the order in which models have these dims as floats, if it is a different one
+    rule: Callable[[Rule, Options], Rule]
+    # the order in which models have the dims as floats, if it is a different one
     model: str = ""
     # what separates the name of a layer and that of a tensor
     joint: str = "."
-    # tensors with values that follow from the dims only if readers need not look at them
-    data: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts for a matrix."""
+        return next(iter(self.forms.values()))
 
     @property
     def defaults(self) -> dict[str, Any]:
         """The options with their default values."""
-        return {option.name: option.usual for option in self.options}
+        return {name: option.usual for name, option in self.options.items()}
 
-    def option(self, name: str) -> Option:
-        """Return an option."""
-        return next(option for option in self.options if option.name == name)
+    @property
+    def tables(self) -> set[str]:
+        """The tensors with values that follow from the dims only if readers need no table."""
+        return {part.by for part in self.parts}
 
     def letters_of(self, ndims: int) -> str:
-        """Return the names of this many dims; empty if the scheme has no such form."""
-        return next((form for form in (self.letters, self.stacked) if len(form) == ndims), "")
+        """Return the names of this many dims, the first letters if the scheme has no such form."""
+        return next((form for form in self.forms if len(form) == ndims), LETTERS[:ndims])
 
-    def parts_of(self, options: Options) -> tuple[Part, ...]:
-        """Return the parts that a record with these options has."""
-        return tuple(part for part in self.parts if part.exists(options))
+    def parts_of(self, letters: str, options: Options) -> tuple[Part, ...]:
+        """Return the parts that a record with these dims and options has."""
+        return tuple(part for part in self.forms[letters] if part.exists(options))
 
     def tensors(self, **options: Any) -> tuple[str, ...]:
         """Return the names of the tensors of a record with these options, codes first."""
-        parts = self.parts_of(self.defaults | options)
-        return tuple(dict.fromkeys(part.tensor for part in parts))
+        held = self.defaults | options
+        return tuple(dict.fromkeys(part.tensor for part in self.parts if part.exists(held)))
 
     @property
     def optional(self) -> dict[str, str]:
@@ -273,15 +263,12 @@ class Scheme(NamedTuple):
     def is_told(self) -> bool:
         """Whether its tensors say what their options are, so that no file needs to declare them."""
         told = [part.shows for part in self.parts if part.shows]
-        return any(callable(shows) or not {*shows} <= {*self.letters} for shows in told)
+        return any(callable(shows) or {*shows} & {*self.options} for shows in told)
 
     @property
     def hidden(self) -> tuple[Option, ...]:
         """The options that give the same tensors other numbers."""
-        if any(callable(part.shows) for part in self.parts):
-            return ()
-        texts = " ".join(f"{p.shape} {p.kind} {p.when} {p.shows}" for p in self.parts)
-        return tuple(o for o in self.options if o.name not in texts)
+        return tuple(option for option in self.options.values() if option.means)
 
     def shown(self, held: Any) -> dict[str, bool]:
         """Return the options that the names of its tensors show."""
@@ -290,8 +277,8 @@ class Scheme(NamedTuple):
     def checked(self, options: Options) -> dict[str, Any]:
         """Return all options. Fails if one is unknown or not legal."""
         return {
-            option.name: option.checked(self.name, options.get(option.name, option.usual))
-            for option in self.options
+            name: option.checked(self.name, options.get(name, option.usual))
+            for name, option in self.options.items()
         }
 
     def bound(self, dims: tuple[int, ...], options: Options) -> RecordDesc:
@@ -299,29 +286,28 @@ class Scheme(NamedTuple):
 
         Fails if the dims are not those of whole words and groups.
         """
-        if not (letters := self.letters_of(len(dims))):
-            legal = filter(None, (self.letters, self.stacked))
-            listed = " or ".join(f"{len(form)} dims, ({', '.join(form)})" for form in legal)
+        letters = self.letters_of(len(dims))
+        if letters not in self.forms:
+            listed = " or ".join(f"{len(form)} dims, ({', '.join(form)})" for form in self.forms)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
         sizes = _Sizes(self, letters, dims, options)
-        parts = self.parts_of(sizes.options)
+        parts = self.parts_of(letters, options)
         stored = [sizes.fields(part, is_code=part is parts[0]) for part in parts if not part.values]
         constants = tuple(
-            Constant(part.tensor, sizes.filled(part.kind), tuple(part.values(dims, sizes.options)))
+            Constant(part.tensor, sizes.filled(part.element), tuple(part.values(dims, options)))
             for part in parts
             if part.values
         )
         code = Number(tuple((plane.name, k * plane.bits) for k, plane in enumerate(stored[0])))
-        rule = self.rule(_rule_of(code, parts), sizes.options)
-        settings = tuple(sizes.options.items())
+        rule = self.rule(_rule_of(code, parts), options)
         fields = tuple(chain.from_iterable(stored))
-        return RecordDesc(dims, fields, rule, self.name, letters, settings, constants)
+        return RecordDesc(dims, fields, rule, self.name, letters, (*options.items(),), constants)
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
         sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
         counts = {fixed.tensor: len(fixed.values) for fixed in desc.constants}
-        parts = {part.tensor: part for part in reversed(self.parts_of(sizes.options))}
+        parts = {x.tensor: x for x in reversed(self.parts_of(desc.letters, sizes.options))}
         return {
             name: sizes.words(parts[name], desc, nbytes, counts.get(name))
             for name, nbytes in desc.tensors.items()
@@ -350,14 +336,12 @@ class _Sizes(NamedTuple):
 
     def filled(self, text: str) -> str:
         """Return a type or an order in which options stand."""
-        experts = "_experts" if self.letters == self.scheme.stacked else ""
-        word = 32 // self.options.get("bits", 32)
-        return text.format(**self.options, word=word, experts=experts)
+        return text.format(**self.options, word=32 // self.options.get("bits", 32))
 
     def value(self, word: str, letter: str) -> int:
         if word.isdecimal():
             return int(word)
-        option, value = self.scheme.option(word), self.options[word]
+        option, value = self.scheme.options[word], self.options[word]
         if option.is_block:
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
         size = self.size(letter)
@@ -368,9 +352,6 @@ class _Sizes(NamedTuple):
 
     def size(self, letter: str) -> int:
         return self.dims[self.letters.index(letter)]
-
-    def axes(self, part: Part) -> tuple[Axis, ...]:
-        return part.axes(is_stacked=self.letters != self.scheme.letters)
 
     def is_one(self, axis: Axis) -> bool:
         """Whether an axis has one element whatever the dims are."""
@@ -395,27 +376,26 @@ class _Sizes(NamedTuple):
     def _refuse(self, letter: str, word: str, step: int) -> None:
         """Refuse a dim that is not a multiple of a step."""
         dim, name = self.letters.index(letter), self.scheme.name
-        has_all = word in self.options and self.scheme.option(word).has_all
+        has_all = word in self.options and self.scheme.options[word].has_all
         way_out = f"; {word}={ALL} is one {word} for all" if has_all else ""
         where = f"along {dim_name(dim)}, not {self.dims[dim]}"
         raise MemdescError(f"{name} needs a multiple of {step} {where}{way_out}")
 
     def words(self, part: Part, desc: RecordDesc, nbytes: int, count: int | None) -> Words:
         """Return how a tensor is stored that begins with a part, or is a constant of `count`."""
-        dtype = self.filled(part.words or part.kind)
+        dtype = self.filled(part.words or part.element)
         if count is not None:
             return Words(dtype, (count,), nbytes, memory_desc((count,), dtype))
         held = [field for field in desc.fields if field.tensor == part.tensor]
         is_told = len(held) == 1 and not part.is_bare and held[0].kind not in BIT_PLANES
-        axes = self.axes(part)
-        shape = tuple(map(self.extent, axes))
-        shape = (1,) if all(map(self.is_one, axes)) else shape
+        shape = tuple(map(self.extent, part.axes))
+        shape = (1,) if all(map(self.is_one, part.axes)) else shape
         return Words(dtype, shape, nbytes, held[0].desc if is_told else None)
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
         groups = [max(size, 1) for size in self.dims]
-        for name, width, divisor, *_ in (x for axis in self.axes(part) for x in axis.factors):
+        for name, width, divisor, *_ in (x for axis in part.axes for x in axis.factors):
             if name in self.letters:
                 dim = self.letters.index(name)
                 group = 1 if width else self.value(divisor or "1", name)
@@ -424,28 +404,25 @@ class _Sizes(NamedTuple):
 
     def fields(self, part: Part, *, is_code: bool) -> list[Field]:
         """Return the fields of a part: planes of 1 or 2 bits of codes that cross bytes."""
-        for axis in self.axes(part):
+        for axis in part.axes:
             self.extent(axis)
         groups = (1,) * len(self.dims) if is_code else self.groups(part)
         sizes = tuple(-(-size // group) for size, group in zip(self.dims, groups, strict=True))
-        kind, order = self.filled(part.kind), part.order
-        if self.letters == self.scheme.stacked:
-            order = part.stacked_order or order
+        element, order = self.filled(part.element), part.order
         if callable(order):
-            return [Field(part.name, kind, order(sizes, self.options), groups, part.tensor)]
-        if kind in DATA_TYPES:
-            layout = memory_desc(sizes, kind, self.filled(order)).layout
-            return [Field(part.name, kind, layout, groups, part.tensor)]
-        width = gcd(int(kind[1:]), 8)
-        count = int(kind[1:]) // width
-        strides = tuple(prod(sizes[k:]) * count for k in range(1, len(sizes) + 1))
-        return [
-            Field(
-                f"{part.name}_{plane * width}" if count > 1 else part.name,
-                f"u{width}",
-                layout_by_strides(sizes, strides, offset0=plane),
-                groups,
-                part.tensor,
-            )
-            for plane in range(count)
-        ]
+            planes = [(part.name, element, order(sizes, self.options))]
+        elif element in DATA_TYPES:
+            planes = [(part.name, element, memory_desc(sizes, element, self.filled(order)).layout)]
+        else:
+            width = gcd(int(element[1:]), 8)
+            count = int(element[1:]) // width
+            strides = tuple(prod(sizes[k:]) * count for k in range(1, len(sizes) + 1))
+            planes = [
+                (
+                    f"{part.name}_{plane * width}" if count > 1 else part.name,
+                    f"u{width}",
+                    layout_by_strides(sizes, strides, offset0=plane),
+                )
+                for plane in range(count)
+            ]
+        return [Field(*plane, groups, part.tensor) for plane in planes]

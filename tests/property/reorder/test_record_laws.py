@@ -20,7 +20,7 @@ _SIZES = st.sampled_from((128, 256, 384, 512, 1280))
 def records(draw: st.DrawFn) -> reorder.records.Record:
     name = draw(st.sampled_from(known_records()))
     dims: tuple[int, ...] = draw(_SIZES), draw(_SIZES) // 128 * 256
-    if name in SCHEMES and SCHEMES[name].stacked and draw(st.booleans()):
+    if name in SCHEMES and len(SCHEMES[name].forms) > 1 and draw(st.booleans()):
         dims = (draw(st.integers(1, 3)), *dims)
     desc: RecordDesc = record_desc(dims, name)
     return random_record(desc, np.random.default_rng(draw(st.integers(0, 99))))
