@@ -202,7 +202,11 @@ class Variant:
         self.name, self.mechanism = name, _joined(name)
         names = [found.name for found in walk_packages(reorder.cpu.__path__, "reorder.cpu.")]
         names = ["reorder.cpu", *names]
-        self._modules = {key: importlib.import_module(key) for key in names if _is_shared(key)}
+        shared = [key for key in names if _is_shared(key)]
+        if self.mechanism.code:
+            # which compiles code under names of its own
+            shared.remove("reorder.cpu.runtime.jit")
+        self._modules = {key: importlib.import_module(key) for key in shared}
         with self._active():
             self._modules = {key: importlib.import_module(key) for key in names}
             for place, replace in self.mechanism.replaced.items():

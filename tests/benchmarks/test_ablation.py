@@ -19,6 +19,14 @@ def test_what_a_mechanism_replaces_exists(name: str) -> None:
         assert attrgetter(path)(import_module(f"reorder.cpu.{module}")) is not None
 
 
+def test_a_variant_leaves_the_code_of_others_alone() -> None:
+    """Law: only the code of a variant is compiled under its name."""
+    jit = import_module("reorder.cpu.runtime.jit")
+    compiles = jit.compiled_interpreter
+    Variant("prefetch of rows")
+    assert jit.compiled_interpreter is compiles
+
+
 # each variant compiles its own kernels
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", MECHANISMS)
