@@ -134,16 +134,14 @@ class FormatTag(Checked):
 
     def _are_digits_legal(self) -> bool:
         """Whether the digits of each axis divide its outer step down to 1."""
-        step, axis = 1, -1
-        # axis by axis: the outer digit, then the others, largest step first
-        for digit in sorted(self.digits, key=lambda d: (d.axis, d.extent != 0, -d.step)):
-            is_legal = digit.extent > 1 and digit.step * digit.extent == step
-            if digit.axis != axis:
-                is_legal = step == 1 and digit.axis == axis + 1 and digit.extent == 0
-            if not is_legal or digit.step < 1:
+        covered = [1] * len(self.axes)
+        # the least step first, and the outer digits last, which leave 0
+        for axis, step, extent in sorted(self.digits, key=lambda d: (d.extent == 0, d.step)):
+            is_digit = axis in range(len(covered)) and step == covered[axis]
+            if not is_digit or extent == 1 or extent < 0:
                 return False
-            step, axis = digit.step, digit.axis
-        return step == 1 and axis == len(self.axes) - 1
+            covered[axis] *= extent
+        return not any(covered)
 
     @cached_property
     def ndims(self) -> int:
