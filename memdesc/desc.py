@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from math import prod
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from memdesc.checked import SCHEMA, SWIZZLED, Written, check_schema
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
-from memdesc.immutable import immutable
+from memdesc.immutable import immutable, part
 from memdesc.index import Index, checked_index, checked_integers
 from memdesc.int64 import INT64_MAX, check_length, checked_int, checked_ints
 from memdesc.layout import (
@@ -55,11 +55,6 @@ _HERE = {
 
 # the fields of oneDNN that the JSON of a layout has, if they can describe it
 _WRITTEN = ("padded_dims", "strides", "inner_blks", "inner_idxs")
-
-
-def _of_layout(name: str, doc: str = "") -> Any:
-    """Return a property with the value of the layout, and its docstring if none is given."""
-    return property(attrgetter(f"layout.{name}"), doc=doc or getattr(Layout, name).__doc__)
 
 
 # defaults of padded_dims, inner_blks, inner_idxs and offset0; identity shows that nobody gave them
@@ -231,18 +226,18 @@ class MemoryDesc(Written):
         extra = Extra(**extra) if isinstance(extra, dict) else extra
         return cast("Self", desc_of(dtype, layout, extra, fields.get("letters")))
 
-    ndims: Final[int] = _of_layout("ndims", "Number of dims, 1 to 12.")
-    dims: Final[tuple[int, ...]] = _of_layout(
-        "dims", "Logical sizes, in logical order, whatever the order in memory."
+    ndims: Final[int] = part("layout.ndims", "Number of dims, 1 to 12.")
+    dims: Final[tuple[int, ...]] = part(
+        "layout.dims", "Logical sizes, in logical order, whatever the order in memory."
     )
-    axes: Final[tuple[Axis, ...]] = _of_layout(
-        "axes", "The axes: groups of dims that share one index, nearly always one dim each."
+    axes: Final[tuple[Axis, ...]] = part(
+        "layout.axes", "The axes: groups of dims that share one index, nearly always one dim each."
     )
-    offset0: Final[int] = _of_layout("offset0", "Offset of the element at index 0, in elements.")
-    nelems: Final[int] = _of_layout("nelems")
-    padded_nelems: Final[int] = _of_layout("padded_nelems")
-    has_padding: Final[bool] = _of_layout("has_padding")
-    has_broadcast: Final[bool] = _of_layout("has_broadcast")
+    offset0: Final[int] = part("layout.offset0", "Offset of the element at index 0, in elements.")
+    nelems: Final[int] = part("layout.nelems", Layout.nelems.__doc__)
+    padded_nelems: Final[int] = part("layout.padded_nelems", Layout.padded_nelems.__doc__)
+    has_padding: Final[bool] = part("layout.has_padding", Layout.has_padding.__doc__)
+    has_broadcast: Final[bool] = part("layout.has_broadcast", Layout.has_broadcast.__doc__)
 
     @property
     def padded_dims(self) -> tuple[int, ...]:

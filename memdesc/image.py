@@ -13,7 +13,7 @@ from memdesc.checked import SCHEMA, Written, check_schema, check_types
 from memdesc.desc import MemoryDesc, desc_of, letters_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, counted, short_repr
-from memdesc.immutable import value_class
+from memdesc.immutable import part, value_class
 from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag
@@ -128,25 +128,12 @@ class ImageDesc(Written):
         """
         return (*self._size[::-1], self.channels)
 
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Logical sizes."""
-        return self.desc.dims
-
-    @property
-    def padded_dims(self) -> tuple[int, ...]:
-        """Sizes with the padding to whole pixels and alignments."""
-        return self.desc.padded_dims
-
-    @property
-    def dtype(self) -> DataType:
-        """Type of a lane."""
-        return self.desc.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pixels, without row padding."""
-        return self.desc.nbytes
+    dims: ClassVar[tuple[int, ...]] = part("desc.dims", "Logical sizes.")
+    padded_dims: ClassVar[tuple[int, ...]] = part(
+        "desc.padded_dims", "Sizes with the padding to whole pixels and alignments."
+    )
+    dtype: ClassVar[DataType] = part("desc.dtype", "Type of a lane.")
+    nbytes: ClassVar[int] = part("desc.nbytes", "Bytes of all pixels, without row padding.")
 
     def pixel(self, index: Iterable[int]) -> tuple[int, ...]:
         """Return column, row, slice (not for a 2-D image) and lane of a logical index.

@@ -79,6 +79,11 @@ def _constructor(cls: type, members: tuple[Field[Any], ...]) -> Any:
     return made
 
 
+def part(path: str, doc: str | None) -> Any:
+    """Return a property with the value of a part, such as `layout.dims`."""
+    return property(attrgetter(path), doc=doc)
+
+
 def _refuse_set(self: object, name: str, _value: object) -> NoReturn:
     raise AttributeError(_reason(type(self), name, "set"), name=name, obj=self)
 
