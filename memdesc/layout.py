@@ -8,14 +8,14 @@ nor a name; all numbers count elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from math import lcm, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,8 +46,7 @@ from memdesc.tuples import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    # one index, or one offset, or an array of them
-    Int = TypeVar("Int", int, NDArray[np.int64])
+    from memdesc.swizzle import Int
 
 
 @immutable
@@ -137,17 +136,6 @@ def axis_index(
     for dim in others:
         i = i * sizes[dim] + index[dim]
     return i
-
-
-def dim_indices(
-    axis: Axis, sizes: tuple[int, ...] | Mapping[int, int], i: Int
-) -> Iterator[tuple[int, Int]]:
-    """Yield each dim of an axis with its index: the inverse of `axis_index`."""
-    first, *others = axis.dims
-    for dim in reversed(others):
-        yield dim, i % sizes[dim]
-        i = i // sizes[dim]
-    yield first, i
 
 
 def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
@@ -285,7 +273,7 @@ class Layout(Checked):
         bits = concerned(self.xor)[1].bit_length()
         first = self.last >> bits << bits
         is_short = self.last - first < _MAX_BASES
-        if self.offset0 + _free(self.blocks)[0] >= 0 and is_short and do_nest(moving_loops(self)):
+        if self.offset0 + _free(self.blocks)[0] >= 0 and is_short and do_nest(moving_blocks(self)):
             bases = np.arange(first, self.last + 1)
             bases = bases[indices_at(base, bases)[1]]
         elif self.padded_nelems <= _MAX_BASES:
@@ -694,6 +682,17 @@ def layout_by_digits(
     return Layout(dims, single_axes(sizes), tuple(blocks), offset0, xor)
 
 
+def fused(digits: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return extents and strides of digits, outermost first, with those joined that are one."""
+    joined: list[tuple[int, int]] = []
+    for extent, stride in digits:
+        if joined and joined[-1][1] == extent * stride:
+            joined[-1] = joined[-1][0] * extent, stride
+        elif extent > 1:
+            joined.append((extent, stride))
+    return joined
+
+
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
     """Sort blocks into the order of `Layout.blocks`: axis by axis, the largest step first."""
     # the second sort is stable, so it keeps the order of steps within each axis
@@ -716,10 +715,9 @@ def indices_at(
         return indices_at(layout.base(), unswizzled(layout.xor, offsets))
     if not layout.nelems:
         return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
-    moving = moving_loops(layout)
-    loops = [layout.blocks[k] for _, _, k in reversed(moving)]
+    loops = moving_blocks(layout)
     lowest = layout.offset0 + _free(loops)[0]
-    if lowest >= 0 and do_nest(moving):
+    if lowest >= 0 and do_nest(loops):
         exists = (offsets >= lowest) & (offsets <= layout.last)
         rest = np.where(exists, offsets - lowest, 0)
         digits = []
@@ -731,31 +729,42 @@ def indices_at(
         exists &= rest == 0
     else:
         digits, exists = _searched(loops, offsets - layout.offset0)
-    along = [np.zeros_like(offsets) for _ in layout.axes]
-    # a digit is index // step % extent, so an axis has the index sum of digit * step
-    for block, digit in zip(loops, digits, strict=True):
-        along[block.axis] += digit * block.step
-    index = list(along[:1]) * layout.ndims
-    for i, axis in zip(along, layout.axes, strict=True):
+    along, index = index_of_digits(layout, loops, digits)
+    for axis, i in zip(layout.axes, along, strict=True):
         exists &= i < axis.padded
-        for dim, own in dim_indices(axis, layout.dims, i):
-            index[dim] = own
     return tuple(np.where(exists, i, 0) for i in index), exists
 
 
-def moving_loops(layout: Layout) -> list[tuple[int, int, int]]:
-    """Return stride, extent and number of each block that moves, by ascending absolute stride."""
-    loops = [
-        (abs(stride), extent, k)
-        for k, (_, _, extent, stride) in enumerate(layout.blocks)
-        if extent > 1 and stride
-    ]
-    return sorted(loops)
+def index_of_digits(
+    layout: Layout, blocks: Sequence[Block], digits: Sequence[Int]
+) -> tuple[list[Int], list[Int]]:
+    """Return the indices of the axes and of the dims with these digits; others are 0."""
+    along: list[Any] = [0] * len(layout.axes)
+    # a digit is index // step % extent, so an axis has the index sum of digit * step
+    for block, digit in zip(blocks, digits, strict=True):
+        along[block.axis] = along[block.axis] + digit * block.step
+    index: list[Any] = [0] * layout.ndims
+    for axis, i in zip(layout.axes, along, strict=True):
+        first, *others = axis.dims
+        for dim in reversed(others):
+            index[dim] = i % layout.dims[dim]
+            i = i // layout.dims[dim]  # noqa: PLW2901 - what is left for the dims outside
+        index[first] = i
+    return along, index
 
 
-def do_nest(loops: list[tuple[int, int, int]]) -> bool:
-    """Whether each stride covers all loops inside it."""
-    return all(outer >= stride * extent for (stride, extent, _), (outer, _, _) in pairwise(loops))
+def moving_blocks(layout: Layout) -> list[Block]:
+    """Return the blocks that move, by descending absolute stride."""
+    moving = [block for block in reversed(layout.blocks) if block.extent > 1 and block.stride]
+    moving.sort(key=lambda block: (-abs(block.stride), -block.extent))
+    return moving
+
+
+def do_nest(blocks: list[Block]) -> bool:
+    """Whether each stride covers all blocks inside it, which follow it."""
+    return all(
+        abs(outer.stride) >= abs(inner.stride) * inner.extent for outer, inner in pairwise(blocks)
+    )
 
 
 def _searched(

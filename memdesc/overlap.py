@@ -6,7 +6,7 @@ from collections import Counter
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.layout import Block, Layout, dim_indices, do_nest, moving_loops
+from memdesc.layout import Block, Layout, do_nest, index_of_digits, moving_blocks
 
 
 def check_overlap(layout: Layout) -> None:
@@ -15,19 +15,16 @@ def check_overlap(layout: Layout) -> None:
     Broadcasts (stride 0) are ignored: they are legal in a source. Nearly all layouts have nested
     strides, each at least as large as the whole loop inside it, and need no search.
     """
-    loops = moving_loops(layout)
+    loops = moving_blocks(layout)
     if layout.nelems and not do_nest(loops):
-        _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
+        _search(layout, loops)
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
     """Refuse a layout if index differences that are not all 0 add up to offset 0."""
     try:
-        values = solve(
-            (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),
-            0,
-            trivial=False,
-        )
+        differences = [Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops]
+        values = solve(differences, 0, trivial=False)
     except SearchLimitError:
         strides, extents = [block.stride for block in loops], [block.extent for block in loops]
         raise OverlapError(
@@ -36,24 +33,18 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         ) from None
     if values is None:
         return
-    differences = [(block, value) for block, value in zip(loops, values, strict=True) if value]
     # an index within the whole blocks may lie beyond the padded extent
     is_uneven = any(
-        layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
+        layout.axes[block.axis].padded % layout.outer(block.axis).step
+        for block, value in zip(loops, values, strict=True)
+        if value
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
-    first, second = (_index_of(layout, differences, sign) for sign in (-1, 1))
+    first, second = (
+        tuple(index_of_digits(layout, loops, [max(sign * value, 0) for value in values])[1])
+        for sign in (-1, 1)
+    )
     raise OverlapError(f"two indices{where} share one element, {first} and {second}")
-
-
-def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -> tuple[int, ...]:
-    """Return the index made of the differences with one sign, and 0 in all other digits."""
-    indices = [0] * layout.ndims
-    for block, value in differences:
-        along = max(sign * value, 0) * block.step
-        for dim, index in dim_indices(layout.axes[block.axis], layout.dims, along):
-            indices[dim] += index
-    return tuple(indices)
 
 
 def are_apart(

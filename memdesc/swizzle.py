@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    # one offset, or an array of them
+    # one index, or one offset, or an array of them
     Int = TypeVar("Int", int, NDArray[np.int64])
 
 # the shift and the mask of each term
@@ -134,6 +134,17 @@ def exact_terms(terms: object) -> Terms:
             f"xor {short_repr(terms)} gives two bases the same offset, so elements would overlap"
         )
     return joined
+
+
+def terms_of_bytes(count: int, low: int, shift: int, bits: int = 8) -> Terms:
+    """Return the term of CuTe's `Swizzle<count,low,shift>` of bytes, for elements of some bits.
+
+    What swaps bits inside an element is dropped. Elements of 8 bits are also those of any width
+    whose swizzle counts elements.
+    """
+    low += (8).bit_length() - bits.bit_length()
+    mask = (1 << max(count + min(low, 0), 0)) - 1 << max(low, 0)
+    return exact_terms(((shift, mask if shift > 0 else mask << -shift),) if mask else ())
 
 
 def _reachable(shift: int, bits: int) -> int:

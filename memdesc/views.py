@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names
+from memdesc.layout import Axis, Block, Layout, check_dims, dim_name, dim_names, fused
 
 # an axis with its blocks, as in `Layout.parts`
 _Part = tuple[Axis, tuple[Block, ...]]
@@ -32,15 +32,13 @@ def submemory(
     parts = []
     offset0 = layout.offset0
     for axis, (outer, *inner) in layout.parts:
-        if len(axis.dims) > 1:
-            if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
-                names = dim_names(axis.dims, letters)
-                raise MemdescError(
-                    f"dims {names} are fused into one index; a view must keep them whole"
-                )
-            parts.append((axis, (outer, *inner)))
-            continue
-        (dim,) = axis.dims
+        if len(axis.dims) > 1 and any(dims[dim] != layout.dims[dim] for dim in axis.dims):
+            names = dim_names(axis.dims, letters)
+            raise MemdescError(
+                f"dims {names} are fused into one index; a view must keep them whole"
+            )
+        # of fused dims the first stands for all: each of them is whole
+        dim = axis.dims[0]
         size, at, end = dims[dim], offsets[dim], layout.dims[dim]
         if at % outer.step:
             raise MemdescError(
@@ -214,9 +212,5 @@ def _digits(layout: Layout, dims: range, letters: str | None) -> list[tuple[int,
                 f"{dim_name(dim, letters)} is padded or fused with other dims, so it must keep its "
                 f"size {layout.dims[dim]}; reorder to a plain layout first"
             )
-        for block in blocks:
-            if digits and digits[-1][1] == block.extent * block.stride:
-                digits[-1] = (digits[-1][0] * block.extent, block.stride)
-            elif block.extent > 1:
-                digits.append((block.extent, block.stride))
-    return digits
+        digits += [(extent, stride) for _, _, extent, stride in blocks]
+    return fused(digits)

@@ -20,7 +20,7 @@ from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import layout_by_digits
 from memdesc.layout_names import cute_swizzle, cute_text
-from memdesc.swizzle import Terms, exact_terms
+from memdesc.swizzle import Terms, terms_of_bytes
 
 # Sw<3,3,3> of C++, S<3,3,3> of the DSL, SW_3_3_3 of pycute, (Swizzle(3, 3, 3)) of tensor-layouts
 _SWIZZLE = (
@@ -59,7 +59,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     base = text.rpartition(" o ")[2]
     texts = [text, f"SW_{bits}_{low}_{shift} o {layout.offset0} o {base}"]
     # a pointer swizzles byte addresses
-    in_bytes = low + _log2_nbytes(desc.dtype)
+    in_bytes = low + desc.dtype.bits.bit_length() - BYTE_BITS.bit_length()
     if not layout.offset0 and in_bytes >= 0:
         pointer = f"smem_ptr[{desc.dtype.bits}b](unset)"
         texts.append(f"Sw<{bits},{in_bytes},{shift}> o {pointer} o {base}")
@@ -110,11 +110,8 @@ def _terms(given: Given, match: re.Match[str], dtype: DataType) -> Terms:
                 f"a pointer swizzles its address, and {address:#x} is not a multiple of "
                 f"{unit} bytes, so the pattern starts inside its period"
             )
-        # from bytes to elements: what swaps bits inside an element is dropped
-        low -= _log2_nbytes(dtype)
-        bits, low = bits + min(low, 0), max(low, 0)
-    mask = (1 << max(bits, 0)) - 1 << low
-    return exact_terms(((shift, mask if shift > 0 else mask << -shift),) if mask else ())
+        return terms_of_bytes(bits, low, shift, dtype.bits)
+    return terms_of_bytes(bits, low, shift)
 
 
 def _read(given: Given) -> MemoryDesc:
@@ -144,10 +141,6 @@ def _read(given: Given) -> MemoryDesc:
         unclear(f"dims {dims} have {have}, but it has {modes_of_it}")
     digits = [mode[::-1] for mode in modes]
     return desc_of(dtype, layout_by_digits(dims, digits, int(match["offset"] or 0), terms))
-
-
-def _log2_nbytes(dtype: DataType) -> int:
-    return dtype.bits.bit_length() - BYTE_BITS.bit_length()
 
 
 def _modes(shape: Tree, stride: Tree) -> list[list[tuple[int, int]]]:

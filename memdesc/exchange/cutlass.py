@@ -15,7 +15,7 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DataType
 from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.layout import Layout, layout_by_digits, layout_by_strides
-from memdesc.swizzle import exact_terms
+from memdesc.swizzle import terms_of_bytes
 
 # for each atom B, M and S in bytes, how wide it is in bytes, and how many of the other dim it has
 _SIZES = {
@@ -76,9 +76,7 @@ def _read(given: Given) -> MemoryDesc:
 
 def _swizzled(dtype: DataType, layout: Layout, swizzle: tuple[int, int, int]) -> MemoryDesc:
     """Describe a layout that is swizzled by B, M and S in bytes."""
-    count, low, shift = swizzle
-    low += BYTE_BITS.bit_length() - dtype.bits.bit_length()
-    return desc_of(dtype, layout.with_xor(exact_terms(((shift, (1 << count) - 1 << low),))))
+    return desc_of(dtype, layout.with_xor(terms_of_bytes(*swizzle, dtype.bits)))
 
 
 SYSTEM = System(

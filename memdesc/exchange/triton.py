@@ -19,8 +19,8 @@ from memdesc.desc import MemoryDesc, desc_of
 from memdesc.errors import MemdescError, short_repr
 from memdesc.exchange.expressions import values_of_call
 from memdesc.exchange.system import Given, System, impossible, unclear
-from memdesc.layout import Layout, layout_by_digits
-from memdesc.swizzle import Terms, exact_terms, inverted, swizzled
+from memdesc.layout import Layout, fused, layout_by_digits
+from memdesc.swizzle import Terms, inverted, terms_of_bytes
 from memdesc.tuples import NamedTuple
 
 # for each dim, the offset of each bit of its index
@@ -179,17 +179,14 @@ class _NVMMASharedLayout(NamedTuple):
             impossible(
                 f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
             )
-        terms: Terms = ()
-        if width:
-            low, bits = _lg(16 // nbytes), _lg(width // 16)
-            terms = exact_terms(((3, (1 << bits) - 1 << low),))
+        bits = self.element_bitwidth
+        terms = terms_of_bytes(_lg(width // 16), 4, 3, bits) if width else ()
         columns = _row_major((*outer, length), range(len(dims))[::-1])
         inner = [1 << bit for bit in range(_lg(size))]
         if self.fp4_padded:  # the upper 8 of every 16 bytes are unused
             inner = [*inner[:3], *inner[4:]]
         columns[-1] = [column if column < length else column * rows for column in inner]
-        columns = [[swizzled(terms, column) for column in own] for own in columns]
-        return layout_of_columns(dims, columns[::-1] if self.transposed else columns)
+        return _layout_of(dims, columns[::-1] if self.transposed else columns, terms)
 
 
 class _SharedLinearLayout(NamedTuple):
@@ -227,7 +224,7 @@ class _PaddedSharedLayout(NamedTuple):
             [column + sum(column // every * gap for every, gap in pairs) for column in own]
             for own in columns
         ]
-        return layout_by_digits(dims, _digits(weights))
+        return _layout_of(dims, weights)
 
 
 _Class = _SwizzledSharedLayout | _NVMMASharedLayout | _SharedLinearLayout | _PaddedSharedLayout
@@ -278,8 +275,7 @@ def layout_of_columns(dims: tuple[int, ...], columns: Columns) -> Layout:
         for bit in _bits(column ^ 1 << head):
             terms[head - bit] = terms.get(head - bit, 0) | 1 << bit
     weights = iter([1 << head for head in heads])
-    digits = _digits([[next(weights) for _ in bits] for bits in columns])
-    return layout_by_digits(dims, digits, 0, tuple(terms.items()))
+    return _layout_of(dims, [[next(weights) for _ in bits] for bits in columns], (*terms.items(),))
 
 
 def _bits(number: int) -> list[int]:
@@ -310,17 +306,10 @@ def _heads(columns: list[int]) -> list[int]:
     return sorted(owner, key=owner.__getitem__)
 
 
-def _digits(weights: Columns) -> Iterator[list[tuple[int, int]]]:
-    """Yield the digits of dims whose index bits have these strides, neighbours fused."""
-    for strides in weights:
-        digits: list[tuple[int, int]] = []
-        for stride in strides:
-            extent, inner = digits[0] if digits else (0, 0)
-            if stride == extent * inner:
-                digits[0] = 2 * extent, inner
-            else:
-                digits.insert(0, (2, stride))
-        yield digits or [(1, 1)]
+def _layout_of(dims: tuple[int, ...], weights: Columns, xor: Terms = ()) -> Layout:
+    """Return the layout of dims whose index bits have these strides, neighbours fused."""
+    digits = [fused((2, stride) for stride in reversed(own)) or [(1, 1)] for own in weights]
+    return layout_by_digits(dims, digits, 0, xor)
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
