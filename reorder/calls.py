@@ -127,7 +127,7 @@ def known_call(
     """Return what runs calls with such arguments, or `SEEN`."""
     attr, desc = reorder.plan.attr, out.memory.desc
     is_fast = reorder.is_fast_at(address_of(out.memory.data))
-    if not is_fast or not all(map(_is_settled, named)) or not desc.nelems:
+    if not is_fast or not all(map(_is_settled, named)):
         return SEEN
     views: list[ArrayView | None] = []
     for side in (x, out):

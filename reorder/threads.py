@@ -47,13 +47,14 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
 class _Limited(AbstractContextManager[None]):
     """A block with a limit. It holds no state, so that threads may share it."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("_count", "_outermost")
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self._count, self._outermost = count, (count, _OUTSIDE)
 
     def __enter__(self) -> None:
-        _set_limits((self._count, limits()))
+        around = limits()
+        _set_limits(self._outermost if around is _OUTSIDE else (self._count, around))
 
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
         _set_limits(limits()[1] or _OUTSIDE)
