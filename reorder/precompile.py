@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import compress, product
+from itertools import product
 from typing import Any
 
 from memdesc import MemdescError, data_type, memory_desc
@@ -17,12 +17,12 @@ from reorder.cpu.decoding.pattern import DecodeKernel
 from reorder.cpu.host import this_machine
 from reorder.cpu.kernel_files import writable_folder
 from reorder.cpu.runtime.fast_call import fast_call
-from reorder.cpu.runtime.jit import compiled_kernels, interpreter_at
+from reorder.cpu.runtime.jit import compiled_kernels, interpreter_at, whole_kernel
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
 from reorder.cpu.schedule.post_ops import operations_at
-from reorder.cpu.schedule.select import Kernel, Part, parts_for
+from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
 from reorder.plan.plan import ReorderPlan, plan_reorder
@@ -123,13 +123,9 @@ def _moves() -> Iterator[Callable[[], object]]:
     yield compile_pool
     yield fast_call
     for bits, streams in product(_BITS, (False, True)):
-        possible = parts_for(bits, this_machine().instructions)
-        for used in product((False, True), repeat=len(possible)):
-            parts = tuple(compress(possible, used))
-            is_whole = Part.TILES in parts or {Part.INTERLEAVED, Part.WIDE_TILES}.isdisjoint(parts)
-            kernel = Kernel(bits, streams, parts)
-            if is_whole and not (kernel.is_packed and streams):
-                yield partial(interpreter_at, kernel)
+        kernel = whole_kernel(Kernel(bits, streams))
+        if not (kernel.is_packed and streams):
+            yield partial(interpreter_at, kernel)
     yield tile_interpreter_at
 
 

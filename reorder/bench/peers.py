@@ -66,8 +66,8 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
     from reorder.cpu.runtime.jit import compiled_interpreter  # LLVM is slow to load
-    from reorder.cpu.runtime.pool import load_pool, run_job
-    from reorder.cpu.runtime.pool_block import Job
+    from reorder.cpu.runtime.pool import ADDRESS, load_pool, run_job
+    from reorder.cpu.runtime.worker import Job
 
     load_pool()
     pages = -(-nbytes // _PAGE)
@@ -84,6 +84,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
         bounds=bounds.ctypes.data,
         chunks=threads,
         workers=threads - 1,
+        pool=ADDRESS,
     )
     places = src.ctypes.data, dst.ctypes.data
     return Peer("memcpy", lambda: run_job(*places, job), owner=(bounds, src, dst))

@@ -10,9 +10,9 @@ from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.host import this_machine
 from reorder.cpu.machine import LINE_NBYTES, Machine
-from reorder.cpu.runtime import pool
-from reorder.cpu.runtime.jit import interpreter_at
-from reorder.cpu.runtime.pool_block import FastCall, Job, make_job, repeated_at
+from reorder.cpu.runtime.jit import FAST_CALL, SHARED_JOB, interpreter_at, is_due
+from reorder.cpu.runtime.pool import load_pool, make_job, run_job
+from reorder.cpu.runtime.worker import Job
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, needs_tiles
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.tables import Array, Words
@@ -25,6 +25,8 @@ from reorder.threads import checked_threads
 # loaded late: a first call needs no fast call, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
+# what a repeated call loses without its fast call
+_LOST_SECONDS = 2e-5
 
 
 class PreparedReorder:
@@ -58,7 +60,7 @@ class PreparedReorder:
         )
         # the jobs that compiled code runs, by the place of dst in its cache line
         self._jobs = np.zeros(LINE_NBYTES, np.int64)
-        self._fast_call: FastCall | None = None
+        self._fast_call: Callable[[Any, Any], object] | None = None
         self._was_called = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,8 +90,8 @@ class PreparedReorder:
         source, target = self._src(x), self._dst(out)
         src_at, dst_at = address_of(source), address_of(target)
         schedule = self._schedule_at(dst_at)
-        is_alone = not schedule.has_workers
-        if self._was_called and (is_alone or pool.is_due()) and _fast_calls().is_due():
+        has_code = not schedule.has_workers or is_due(SHARED_JOB)
+        if self._was_called and has_code and is_due(FAST_CALL, _LOST_SECONDS):
             self.load_fast_call(dst_at)
         batches = schedule.batches
         if not batches:
@@ -129,7 +131,7 @@ class PreparedReorder:
         """
         schedule = self._schedule_at(dst_at)
         if schedule.has_workers:
-            pool.load_pool()
+            load_pool()
         if not schedule.has_job:
             return
         if not self.is_fast_at(dst_at):
@@ -140,11 +142,11 @@ class PreparedReorder:
 
     def fast_call(
         self, src: ArrayView | None = None, dst: ArrayView | None = None
-    ) -> FastCall | None:
+    ) -> Callable[[Any, Any], object] | None:
         """Return a builtin function, which this object must outlive; None if calls need Python."""
         if not self._jobs.any():
             return None
-        made: FastCall | None = _fast_calls().make_fast_call(
+        made: Callable[[Any, Any], object] | None = _fast_calls().make_fast_call(
             self._jobs, (self._src, self._dst), (src, dst)
         )
         return made
@@ -179,7 +181,8 @@ class _Schedule:
                 join = _tile_batches().join
                 batch = LinkedBatch(join([batch.batch for batch in self.batches]))
             # several threads may come here at once: all get the first one
-            self._kept.append((np.array(batch.job, np.int64), batch))
+            job, _ = batch.job_at(batch.origin)
+            self._kept.append((np.array(job, np.int64), batch))
         return address_of(self._kept[0][0])
 
 
@@ -197,25 +200,22 @@ class LinkedBatch:
             from reorder.cpu.runtime.stages import link, tile_interpreter_at
 
             self.program, self._interpreter = link(batch), tile_interpreter_at
-        self._origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
+        self.origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
 
-    @property
-    def job(self) -> Job:
-        """The job at the origin; this batch must outlive it."""
-        interpreter, program = self._interpreter(), address_of(self.program)
-        return make_job(interpreter, program, self.batch.partition, self._origin)
+    def job_at(self, points: Words) -> tuple[Job, Words]:
+        """Return the job at some points, and the bounds of its chunks.
+
+        These and this batch must outlive it.
+        """
+        return make_job(self._interpreter(), self.program, self.batch.partition, points)
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the program on src and dst at two addresses."""
-        job = self.job
-        if not self.batch.indirect:
-            pool.run_job(src_at, dst_at, job)
-            return
-        for offsets in each_points(self.batch.indirect):
-            points = self.batch.place(offsets)
+        indirect = self.batch.indirect
+        for points in map(self.batch.place, each_points(indirect)) if indirect else [self.origin]:
             if len(points):
-                repeated, _bounds = repeated_at(job, points)
-                pool.run_job(src_at, dst_at, repeated)
+                job, _bounds = self.job_at(points)
+                run_job(src_at, dst_at, job)
 
 
 def copies_of(

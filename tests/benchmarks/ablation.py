@@ -65,7 +65,7 @@ from tests.benchmarks.turns import in_turns, is_move, listed_cases, source_of, t
 # modules that every variant shares: the threads, compiled code by its name, and what both sides of
 # a job know
 _SHARED = ("host", "machine", "target", "tables")
-_SHARED_RUNTIME = ("jit", "pool", "pool_block", "worker", "intrinsics")
+_SHARED_RUNTIME = ("jit", "pool", "worker", "intrinsics")
 _MAX_ROUNDS = 12
 # Cases that a process looks at in turn: they share much of the machine code.
 _PART = 12

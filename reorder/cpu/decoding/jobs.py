@@ -9,8 +9,7 @@ from reorder.cpu.decoding.pattern import DecodeHead, DecodeKernel, FieldHead, Pl
 from reorder.cpu.host import this_machine
 from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.cpu.runtime.jit import compiled_interpreter
-from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.runtime.pool_block import make_job
+from reorder.cpu.runtime.pool import make_job, run_job
 from reorder.cpu.schedule.partition import Partition, Workload, partition
 from reorder.cpu.tables import Array
 from reorder.memory.buffers import address_of
@@ -39,7 +38,7 @@ def decode(
     words = np.array(program, np.int64)
     # how threads share the segments of the record
     shares = _partition(len(placed.starts), _result_nbytes(placed, dtype), limit, machine)
-    job = make_job(decoder_at(kernel), address_of(words), shares)
+    job, _ = make_job(decoder_at(kernel), words, shares)
     run_job(0, address_of(dst), job)
 
 

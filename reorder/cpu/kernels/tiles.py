@@ -12,9 +12,7 @@ from reorder.cpu.kernels.interpreter import (
 )
 from reorder.cpu.llvm.emit import (
     I64,
-    IRValue,
     Value,
-    int64_pointer,
     load_fields,
     loop,
     phi,
@@ -88,16 +86,15 @@ def _take_scratch(block: Value) -> Value:
     builder.position_at_end(used)
     following = (number + 1) & (SCRATCHES - 1)
     with when(following == first):
-        function = ir.FunctionType(I64, [I64]).as_pointer()
-        builder.call(block[YIELD_AT].inttoptr(function).raw, [I64(0)])
+        block[YIELD_AT].call_at(0)
     number.raw.add_incoming(following, builder.block)
     builder.branch(search)
     builder.position_at_end(taken)
     return number
 
 
-def _lock_of(block: Value, number: Value) -> IRValue:
-    return int64_pointer(block + LOCKS_AT + number * SHARED_NBYTES, 0)
+def _lock_of(block: Value, number: Value) -> Value:
+    return (block + LOCKS_AT + number * SHARED_NBYTES).word(0)
 
 
 def _emit_all(call: InterpreterCall, slots: Value) -> None:

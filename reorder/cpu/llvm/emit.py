@@ -75,8 +75,9 @@ class IRValue:
     def __getattr__(self, name: str) -> Callable[..., IRValue]:
         emit = getattr(Builder, name)
 
-        def emit_here(*operands: Value) -> IRValue:
-            return IRValue(self.builder, emit(self.builder, self.raw, *map(self.operand, operands)))
+        def emit_here(*operands: Value, **options: Any) -> IRValue:
+            numbers = map(self.operand, operands)
+            return IRValue(self.builder, emit(self.builder, self.raw, *numbers, **options))
 
         return emit_here
 
@@ -123,10 +124,21 @@ class IRValue:
         return self.not_()
 
     def __getitem__(self, index: Value) -> IRValue:
-        return int64_pointer(self, index).load()
+        return self.word(index).load()
 
     def __setitem__(self, index: Value, value: Value) -> None:
-        self.builder.store(self.operand(value), int64_pointer(self, index))
+        self.builder.store(self.operand(value), self.word(index))
+
+    def word(self, index: Value) -> IRValue:
+        """Return the typed pointer to the int64 with an index from this address."""
+        first = self.inttoptr(_I64_POINTER).raw
+        return IRValue(self.builder, self.builder.gep(first, [self.operand(index)]))
+
+    def call_at(self, *values: Value) -> IRValue:
+        """Call the C function of int64 at this address; its result too is taken for an int64."""
+        function = ir.FunctionType(I64, [I64] * len(values)).as_pointer()
+        called = self.builder.call(self.inttoptr(function).raw, [*map(self.operand, values)])
+        return IRValue(self.builder, called)
 
     def load_at(self, ir_type: Type, align: int = 1) -> IRValue:
         """Return the number of a type at this address."""
@@ -179,13 +191,6 @@ def load_fields(address: Value, cls: type[_Fields]) -> _Fields:
     pointers = (builder.gep(first, [ir.Constant(I64, k)]) if k else first for k in fields_of(cls))
     fields: list[Value] = [IRValue(builder, builder.load(pointer)) for pointer in pointers]
     return cls(*fields)
-
-
-def int64_pointer(address: Value, index: Value) -> IRValue:
-    """Return the typed pointer to the int64 with an index from an address."""
-    builder = address.builder
-    first = builder.inttoptr(address.raw, _I64_POINTER)
-    return IRValue(builder, builder.gep(first, [address.operand(index)]))
 
 
 def shared_constant(builder: Builder, name: str, content: Value, align: int | None = None) -> Value:

@@ -12,15 +12,17 @@ the function needs from Python is in the table too, so its machine code refers t
 
 import ctypes
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_NBYTES
-from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, stack_address, store_int
-from reorder.cpu.runtime.jit import compiled_at, is_on_disk
-from reorder.cpu.runtime.pool_block import INT_MASK, JOB, POOL, FastCall, function_at
-from reorder.cpu.runtime.worker import is_ready, run_steps
+from reorder.cpu.runtime.intrinsics import INT_MASK, call_c, call_for_word, load_int
+from reorder.cpu.runtime.jit import FAST_CALL, compiled_at
+from reorder.cpu.runtime.pool import function_at
+from reorder.cpu.runtime.worker import JOB, POOL, is_ready, run_steps
 from reorder.cpu.tables import WORD_NBYTES, Words, fields_of, nbytes_of
 from reorder.memory.buffers import DATA_SLOT, ArrayView, BufferCheck, address_of
 from reorder.memory.dlpack import CPU_DEVICE, IS_COPIED, READ_ONLY, dlpack_dtype, exporter_at
@@ -130,7 +132,7 @@ def make_fast_call(
     jobs: Words,
     checks: tuple[BufferCheck, BufferCheck],
     views: tuple[ArrayView | None, ArrayView | None] = (None, None),
-) -> FastCall | None:
+) -> Callable[[Any, Any], object] | None:
     """Return the builtin function of src and dst that runs the job of a table of jobs.
 
     Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
@@ -143,8 +145,7 @@ def make_fast_call(
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: FastCall = make(ctypes.addressof(method), _call_table(jobs, checks, views), None)
-    return made
+    return make(ctypes.addressof(method), _call_table(jobs, checks, views), None)  # type: ignore[no-any-return] # a builtin
 
 
 def _call_table(
@@ -201,69 +202,65 @@ _FASTCALL = 0x80  # METH_FASTCALL: the arguments are an array and their number
 
 # The one method, kept until the process ends: builtin functions have its address.
 _methods: dict[str, _Method] = {}
-_NAME = "fast call"
-# A process makes this many repeated calls without the function before it compiles it, if it is not
-# on disk. Each takes some 15 us longer, and compiling takes about a second: a process that calls
-# less often never waits for the compiler, and loses 15 ms at most. One process must make 60,000
-# more calls to regain that second, but the code is kept, and all later processes have it from their
-# second call on.
-MIN_REPEATED = 1000
-
-
-class _State:
-    # repeated calls without the function
-    waiting = 0
-
-
-def is_due() -> bool:
-    """Count a repeated call; whether it gets the function: it is on disk, or many went without."""
-    _State.waiting += 1
-    return bool(_methods) or _State.waiting >= MIN_REPEATED or is_on_disk(_call, _NAME)
 
 
 def fast_call() -> _Method | None:
-    """Return the function as Python's C API takes it; None if it cannot read array objects."""
-    if _NAME not in _methods:
-        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-        if not (has_gil and _is_known_layout()):
-            return None
-        method = _Method(b"reorder", compiled_at(_call, _NAME), _FASTCALL, None)
+    """Return the function as Python's C API takes it; None if there is no GIL to hold."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    if FAST_CALL not in _methods:
+        method = _Method(b"reorder", compiled_at(_call, FAST_CALL), _FASTCALL, None)
         # if several threads come here at the same time, one of them sets it
-        _methods.setdefault(_NAME, method)
-    return _methods[_NAME]
+        _methods.setdefault(FAST_CALL, method)
+    return _methods[FAST_CALL]
 
 
-def _is_known_layout() -> bool:
-    """Whether the fields of an array object are where `_ArrayFields` expects them."""
-    sample = np.zeros((2, 3), np.int16)
-    words = ctypes.c_int64 * len(_ArrayFields._fields)
-    fields = _ArrayFields(*words.from_address(id(sample) + _FIELDS_AT))
-    dims = (ctypes.c_int64 * sample.ndim).from_address(fields.dims)
-    fields_of_sample = (
-        (fields.type, fields.data, fields.dtype),
-        (fields.ndim & INT_MASK, fields.flags & INT_MASK),
-        tuple(dims),
-    )
-    return fields_of_sample == (
-        (id(np.ndarray), address_of(sample), id(sample.dtype)),
-        (sample.ndim, sample.flags.num),
-        sample.shape,
-    )
+def _call(this: int, arguments: int, count: int) -> int:
+    table = load_int(this + _FIELDS_AT, _ARRAY.data)
+    result: int = load_int(table, _CALL.undone)
+    if count == 2:  # noqa: PLR2004 - src and dst
+        src, dst = load_int(arguments, 0), load_int(arguments, 1)
+        of_src, of_dst = _export(src, table + _SRC_AT, table), _export(dst, table + _DST_AT, table)
+        src_at = _buffer_of(src, table + _SRC_AT, table, of_src)
+        dst_at = _buffer_of(dst, table + _DST_AT, table, of_dst)
+        if src_at != 0 and dst_at != 0 and _runs(src_at, dst_at, table):
+            result = load_int(table, _CALL.done)
+        _free(of_src)
+        _free(of_dst)
+    call_c(load_int(table, _CALL.incref), (result,))
+    return result
 
 
-def _buffer_of(thing: int, check: int, table: int, exported: int) -> int:
-    """Return the address of an object's buffer, whose export is stored; 0 if it does not fit."""
-    fields = thing + _FIELDS_AT
-    if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
+def _export(thing: int, check: int, table: int) -> int:
+    """Return the address of a tensor's export, which must be freed; 0 if there is none."""
+    exporter = load_int(check, _CHECK.exporter)
+    if exporter == 0 or load_int(thing + _FIELDS_AT, _ARRAY.type) != load_int(check, _CHECK.type):
         return 0
+    tensor = call_for_word(exporter, thing)
+    if tensor == 0:
+        call_c(load_int(table, _CALL.clear), (0,))
+    return tensor
+
+
+def _free(tensor: int) -> None:
+    """Free an export, if there is one."""
+    if tensor != 0 and load_int(tensor, _TENSOR.deleter) != 0:
+        call_c(load_int(tensor, _TENSOR.deleter), (tensor,))
+
+
+def _buffer_of(thing: int, check: int, table: int, tensor: int) -> int:
+    """Return the address of the buffer of an array or of an exported tensor; 0 if it differs."""
+    fields = thing + _FIELDS_AT
     at = 0
-    if load_int(check, _CHECK.exporter) != 0:
-        at = _tensor_data(thing, check, table, exported)
-    elif _fits(fields, check, table):
+    if tensor != 0:
+        at = _tensor_data(tensor, check, table)
+    elif (
+        load_int(fields, _ARRAY.type) == load_int(check, _CHECK.type)
+        and load_int(check, _CHECK.exporter) == 0
+        and _fits(fields, check, table)
+    ):
         at = load_int(fields, _ARRAY.data)
-    if at != 0:
-        at += load_int(check, _CHECK.shift)
-    return at
+    return at + load_int(check, _CHECK.shift) if at != 0 else 0
 
 
 def _fits(fields: int, check: int, table: int) -> bool:
@@ -287,18 +284,13 @@ def _fits(fields: int, check: int, table: int) -> bool:
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-def _tensor_data(thing: int, check: int, table: int, exported: int) -> int:
-    """Return where a tensor starts, which its export keeps alive; 0 if it is not the one shown."""
-    if call_c(load_int(check, _CHECK.exporter), (thing, exported)) & INT_MASK != 0:
-        store_int(exported, 0, 0)
-        call_c(load_int(table, _CALL.clear), (0,))
-        return 0
-    tensor = load_int(exported, 0)
-    data = 0
+def _tensor_data(tensor: int, check: int, table: int) -> int:
+    """Return where an exported tensor starts; 0 if it is not the one shown."""
     if (
         load_int(tensor, _TENSOR.version) & INT_MASK == _VERSION
         and load_int(tensor, _TENSOR.flags) & load_int(check, _CHECK.flags) == 0
         and load_int(tensor, _TENSOR.device) & INT_MASK == _CPU
+        and load_int(tensor, _TENSOR.data) != 0
         and load_int(tensor, _TENSOR.strides) != 0
         and _matches(
             load_int(tensor, _TENSOR.ndim_dtype),
@@ -307,17 +299,8 @@ def _tensor_data(thing: int, check: int, table: int, exported: int) -> int:
             table + load_int(check, _CHECK.shown),
         )
     ):
-        data = load_int(tensor, _TENSOR.data)
-        if data != 0:
-            data += load_int(tensor, _TENSOR.byte_offset)
-    return data
-
-
-def _free(exported: int) -> None:
-    """Free an export, if there is one."""
-    tensor = load_int(exported, 0)
-    if tensor != 0 and load_int(tensor, _TENSOR.deleter) != 0:
-        call_c(load_int(tensor, _TENSOR.deleter), (tensor,))
+        return load_int(tensor, _TENSOR.data) + load_int(tensor, _TENSOR.byte_offset)
+    return 0
 
 
 def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
@@ -333,13 +316,9 @@ def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
     return True
 
 
-def _runs(src: int, dst: int, table: int, of_src: int, of_dst: int) -> bool:
-    """Run the job on two objects if they fit; returns whether they did."""
+def _runs(src_at: int, dst_at: int, table: int) -> bool:
+    """Run the job on buffers at two addresses if it may; returns whether it has."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT
-    src_at = _buffer_of(src, src_check, table, of_src)
-    dst_at = _buffer_of(dst, dst_check, table, of_dst) if src_at != 0 else 0
-    if dst_at == 0:
-        return False
     distance = dst_at - src_at
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
@@ -351,33 +330,16 @@ def _runs(src: int, dst: int, table: int, of_src: int, of_dst: int) -> bool:
     job = load_int(load_int(table, _CALL.jobs), dst_at % LINE_NBYTES)
     if job == 0 or not is_ready(job):
         return False
-    # a job of one thread needs no code of the pool
-    share = 0
-    if load_int(job, JOB.workers) != 0:
-        share = load_shared(load_int(job, JOB.pool), POOL.share_at)
+    share = load_int(load_int(job, JOB.pool), POOL.share_at)
     release = load_int(table, _CALL.release)
     state = 0
     if release != 0:
         state = call_c(release, (0,))
-    if share != 0:
-        call_c(share, (src_at, dst_at, job))
-    else:
+    if load_int(job, JOB.workers) == 0:
+        # this needs no code of the pool
         run_steps(job, src_at, dst_at, 0, load_int(job, JOB.steps))
+    else:
+        call_c(share, (src_at, dst_at, job))
     if release != 0:
         call_c(load_int(table, _CALL.acquire), (state,))
     return True
-
-
-def _call(this: int, arguments: int, count: int) -> int:
-    table = load_int(this + _FIELDS_AT, _ARRAY.data)
-    result: int = load_int(table, _CALL.undone)
-    if count == 2:  # noqa: PLR2004 - src and dst
-        of_src, of_dst = stack_address(), stack_address()
-        store_int(of_src, 0, 0)
-        store_int(of_dst, 0, 0)
-        if _runs(load_int(arguments, 0), load_int(arguments, 1), table, of_src, of_dst):
-            result = load_int(table, _CALL.done)
-        _free(of_src)
-        _free(of_dst)
-    call_c(load_int(table, _CALL.incref), (result,))
-    return result

@@ -26,7 +26,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import lower_builtin, type_callable
 
 from memdesc.errors import MemdescError
-from reorder.cpu.kernels import intrinsics as emitters
 from reorder.cpu.llvm.emit import Builder, IRValue, Value
 from reorder.cpu.runtime import intrinsics
 from reorder.forks import at_fork
@@ -153,13 +152,12 @@ def _register(function: Any) -> None:
         return typed
 
     is_intrinsic = function.__module__ == intrinsics.__name__
-    emit = getattr(emitters, f"_{function.__name__}") if is_intrinsic else None
-    if emit is None:
+    if not is_intrinsic:
         _register_called(function)
 
     @lower_builtin(function, types.VarArg(types.Any))  # type: ignore[untyped-decorator] # numba ships no types
     def _(context: Any, builder: Builder, called: Any, arguments: Sequence[Value]) -> Value:
-        if emit is None:
+        if not is_intrinsic:
             made = context.compile_subroutine(builder, function, called, flags=_flags())
             return context.call_internal(builder, made.fndesc, called, arguments)
         numbers = [
@@ -168,7 +166,7 @@ def _register(function: Any) -> None:
             else IRValue(builder, argument)
             for own, argument in zip(called.args, arguments, strict=True)
         ]
-        compiled = emit(builder, *numbers)
+        compiled = function(*numbers)
         return context.get_dummy_value() if compiled is None else compiled.raw
 
 

@@ -19,7 +19,8 @@ from memdesc.tuples import NamedTuple
 from reorder.cpu import kernel_files
 from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
 from reorder.cpu.schedule.select import Kernel as MoveKernel
-from reorder.cpu.target import processor, version_of
+from reorder.cpu.schedule.select import parts_for
+from reorder.cpu.target import instructions, processor, version_of
 from reorder.forks import importing, importing_own
 from reorder.stack import on_enough_stack, uninterrupted
 
@@ -48,6 +49,12 @@ _DIGEST = "digest of sources"
 # the addresses of kernels by name, and the seconds that each took: compiled, or loaded
 _addresses: dict[str, int] = {}
 _made: list[dict[str, Any]] = []
+# Functions of Python that a process can do without: for repeated calls, and for threads.
+FAST_CALL, SHARED_JOB = "fast call", "thread pool: job"
+# Numba takes most of a second for such a function. A process that has no file of one does without
+# until that has cost it this many seconds: no longer, as later processes have the code at once.
+_MOST_LOST = 0.02
+_lost: dict[str, float] = {}
 
 
 def compiled_kernels() -> list[dict[str, Any]]:
@@ -74,12 +81,7 @@ def kernel_at(kernel: Kernel) -> int:
 
 
 def compiled_at(function: Callable[..., int | None], name: str) -> int:
-    """Return the address of a `kernel_of`, compiled or loaded once."""
-    return kernel_at(kernel_of(function, name))
-
-
-def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
-    """Return the kernel of a function of Python, which becomes a C function of int64.
+    """Return the address of a C function of int64 made of one of Python, compiled or loaded once.
 
     It may compute with integers, loop over ranges, and call intrinsics and other such functions.
     """
@@ -89,7 +91,7 @@ def kernel_of(function: Callable[..., int | None], name: str) -> Kernel:
 
         return text_of(function)
 
-    return Kernel(name, text)
+    return kernel_at(Kernel(name, text))
 
 
 def compiled_interpreter(name: str, emits: str, *given: Any, moves: bool = False) -> int:
@@ -115,16 +117,41 @@ def compiled_interpreter(name: str, emits: str, *given: Any, moves: bool = False
     return kernel_at(Kernel(name, text, moves))
 
 
+@cache
 def interpreter_at(kernel: MoveKernel) -> int:
-    """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
-    emits = "reorder.cpu.kernels.boxes:emit_boxes"
-    return compiled_interpreter(f"interpreter of {kernel}", emits, kernel, moves=True)
+    """Return the address of the compiled interpreter of boxes whose elements a kernel moves.
+
+    One with all parts serves as well, if it was compiled in advance.
+    """
+    whole = whole_kernel(kernel)
+    chosen = whole if _is_on_disk(_name_of(whole)) else kernel
+    return compiled_interpreter(
+        _name_of(chosen), "reorder.cpu.kernels.boxes:emit_boxes", chosen, moves=True
+    )
+
+
+def whole_kernel(kernel: MoveKernel) -> MoveKernel:
+    """Return the kernel with all parts, which runs every program for its elements."""
+    return kernel._replace(parts=parts_for(kernel.bits, instructions()))
+
+
+def _name_of(kernel: MoveKernel) -> str:
+    return f"interpreter of {kernel}"
+
+
+def is_due(name: str, lost: float = 0.0) -> bool:
+    """Whether a function of Python is compiled now; `lost` are seconds that it would have saved.
+
+    It is if it has a file, or the process has lost enough without it.
+    """
+    _lost[name] = _lost.get(name, 0.0) + lost
+    return name in _addresses or _lost[name] >= _MOST_LOST or _is_on_disk(name)
 
 
 @cache
-def is_on_disk(function: Callable[..., int | None], name: str) -> bool:
-    """Whether a `kernel_of` had a file when this process asked first: it needs no compiler."""
-    return kernel_files.read(name, _key(kernel_of(function, name))) is not None
+def _is_on_disk(name: str) -> bool:
+    """Whether a kernel had a file when this process asked first: it needs no compiler."""
+    return kernel_files.read(name, _key(name)) is not None
 
 
 @cache
@@ -142,7 +169,7 @@ def _make(kernel: Kernel, *, with_llvm: bool = False) -> tuple[float, str | None
     if name in _addresses:
         return None
     start = perf_counter()
-    key = _key(kernel)
+    key = _key(name)
     kept = kernel_files.read(name, key)
     if not with_llvm and (kept is None or needs_llvm(kept)):
         return None
@@ -172,9 +199,9 @@ def _tell(name: str, seconds: float, folder: str | None) -> None:
         sys.stderr.write(f"memdesc: compiling {what}: {seconds:.1f} s for the first\n")
 
 
-def _key(kernel: Kernel) -> str:
+def _key(name: str) -> str:
     """Return all that the code of a kernel depends on."""
-    facts = kernel.name, digest(), sys.platform, *processor()
+    facts = name, digest(), sys.platform, *processor()
     return "\n".join([*facts, version_of("llvmlite"), version_of("numba")])
 
 

@@ -20,29 +20,31 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from reorder.cpu import settings
-from reorder.cpu.runtime.jit import c_function, compiled_at, is_on_disk
-from reorder.cpu.runtime.pool_block import (
-    ADDRESS,
+from reorder.cpu.machine import SHARED_NBYTES
+from reorder.cpu.runtime.jit import SHARED_JOB, c_function, compiled_at, is_due
+from reorder.cpu.runtime.worker import (
+    BLOCK_NBYTES,
     MAX_WORKERS,
     POOL,
     THREAD,
+    THREAD_NBYTES,
+    THREADS_AT,
     Job,
-    function_at,
-    pool_words,
-    publish,
-    taken_lock,
-    thread_words,
+    enter_region,
+    serve,
+    share_job,
 )
-from reorder.cpu.runtime.worker import enter_region, serve, share_job
+from reorder.cpu.schedule.partition import Partition
+from reorder.cpu.tables import WORD_NBYTES, Words
 from reorder.forks import at_fork
+from reorder.memory.buffers import address_of
+from reorder.system import system_function
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
-# Where the code of the pool must be compiled, which takes most of a second, jobs run on the calling
-# thread until they have taken this long: no longer, as later processes profit too.
-_ALONE_SECONDS = 0.02
-_NAME = "thread pool: job"
 _INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 # How files of OpenMP runtimes are named among those that a process has mapped, and the functions
 # whose addresses are in the words of the pool.
@@ -54,20 +56,100 @@ _OPENMP = (
 )
 
 
+def _allocate_block() -> int:
+    """Return the address of a block that is never freed: workers read it until the process ends."""
+    buffer = np.zeros(BLOCK_NBYTES + SHARED_NBYTES, np.uint8)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
+    return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
+
+
+# The block of the pool. Python writes its words under the GIL.
+ADDRESS = _allocate_block()
+
+
+def pool_words() -> Any:
+    """Return the words of `PoolFields`."""
+    return _words_at(ADDRESS, THREADS_AT)
+
+
+def _thread_words(thread: int) -> Any:
+    """Return the words of the `ThreadFields` of a thread."""
+    return _words_at(ADDRESS + THREADS_AT + THREAD_NBYTES * thread, THREAD_NBYTES)
+
+
+def _words_at(address: int, nbytes: int) -> Any:
+    return (ctypes.c_int64 * (nbytes // WORD_NBYTES)).from_address(address)
+
+
+def write_functions(words: Any) -> None:
+    """Write the addresses of the functions that workers call to the words of a block."""
+    python = ctypes.pythonapi
+    # a system that cannot yield a core gets a function that does nothing; its threads sleep sooner
+    words[POOL.yield_at] = function_at(system_function("sched_yield") or python.Py_IsInitialized)
+    words[POOL.sleep_at] = function_at(python.PyThread_acquire_lock_timed)
+    words[POOL.never_free] = _taken_lock()
+    words[POOL.acquire_at] = function_at(python.PyThread_acquire_lock)
+    words[POOL.release_at] = function_at(python.PyThread_release_lock)
+
+
+def _taken_lock() -> int:
+    """Return a new lock of Python that this thread has acquired."""
+    make_lock = ctypes.pythonapi.PyThread_allocate_lock
+    make_lock.restype = ctypes.c_void_p
+    lock: int = make_lock()
+    ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
+    return lock
+
+
+def function_at(function: Any) -> int:
+    """Return the address of a function of ctypes."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+write_functions(pool_words())
+# The table of a single point, for interpreters that read no offsets from it.
+_NO_POINTS = np.zeros(1, np.int64)
+
+
+def make_job(
+    interpreter: int, program: Words, partition: Partition, points: Words = _NO_POINTS
+) -> tuple[Job, Words]:
+    """Return the job of a partition at each of some points, and the bounds of its chunks.
+
+    These, and the arrays that are given, must outlive it.
+    """
+    count, ranges, bounds = len(points), len(partition.ranges), partition.bounds
+    if count > 1:
+        # equal chunks
+        chunks = min(partition.chunks, ranges * count)
+        bounds = np.arange(chunks + 1) * (ranges * count) // chunks
+    chunks = len(bounds) - 1
+    return Job(
+        interpreter=interpreter,
+        program=address_of(program),
+        ranges=address_of(partition.ranges),
+        steps=ranges * count,
+        points=address_of(points),
+        point_count=count,
+        bounds=address_of(bounds),
+        chunks=chunks,
+        workers=min(partition.workers, chunks - 1, MAX_WORKERS),
+        pool=ADDRESS,
+    ), bounds
+
+
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
-    # seconds of jobs that had to run without the pool
-    seconds = 0.0
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses; missing workers are started."""
-    if not (job.workers and is_due()):
+    if not (job.workers and is_due(SHARED_JOB)):
         run, start = _INTERPRETER(job.interpreter), perf_counter()
         run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
         if job.workers:
-            _State.seconds += perf_counter() - start
+            is_due(SHARED_JOB, perf_counter() - start)
         return
     share = load_pool()
     starting = _State.starting
@@ -82,22 +164,17 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
     share(src_at, dst_at, ctypes.addressof(table))
 
 
-def is_due() -> bool:
-    """Whether jobs use the pool now: it needs no compiler, or they have run long without it."""
-    has_waited = _State.seconds >= _ALONE_SECONDS
-    return has_waited or bool(pool_words()[POOL.share_at]) or is_on_disk(share_job, _NAME)
-
-
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
-    if not pool_words()[POOL.share_at]:
+    words = pool_words()
+    if not words[POOL.share_at]:
         if settings.uses_openmp():
-            _load_openmp()
-        publish(ADDRESS, POOL.share_at, compiled_at(share_job, _NAME))
-    return c_function(share_job, _NAME)
+            _load_openmp(words)
+        words[POOL.share_at] = compiled_at(share_job, SHARED_JOB)
+    return c_function(share_job, SHARED_JOB)
 
 
-def _load_openmp() -> None:
+def _load_openmp(words: Any) -> None:
     """Let jobs run in regions of the first OpenMP runtime of this process."""
     enter, runtimes = _compile_region(), []
     with (
@@ -109,9 +186,8 @@ def _load_openmp() -> None:
         with suppress(OSError, AttributeError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
             addresses = [(field, function_at(library[name])) for field, name in _OPENMP]
-            # the last one tells other threads that the rest is there
             for field, address in ((POOL.enter_at, enter), *addresses):
-                publish(ADDRESS, field, address)
+                words[field] = address
             return
 
 
@@ -129,7 +205,7 @@ def _forget() -> None:
         words[field] = 0
     for thread in range(MAX_WORKERS + 1):
         for field in (THREAD.taken, THREAD.turn, THREAD.asleep):
-            thread_words(thread)[field] = 0
+            _thread_words(thread)[field] = 0
 
 
 def compile_pool() -> None:
@@ -152,12 +228,12 @@ def _start_workers(workers: int, starting: Any) -> None:
     with suppress(RuntimeError):
         while words[POOL.started] < workers:
             thread = words[POOL.started] + 1
-            thread_words(thread)[THREAD.lock] = taken_lock()
+            _thread_words(thread)[THREAD.lock] = _taken_lock()
             arguments = ADDRESS, thread, words[POOL.spins]
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:
                 return  # a signal handler forked, and this child does not have the thread
-            publish(ADDRESS, POOL.started, thread)
+            words[POOL.started] = thread
 
 
 at_fork(lambda: None, lambda: None, _forget)

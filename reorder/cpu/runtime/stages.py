@@ -15,7 +15,8 @@ import numpy as np
 
 from reorder.cpu.machine import SHARED_NBYTES
 from reorder.cpu.runtime.jit import compiled_interpreter, interpreter_at
-from reorder.cpu.runtime.pool_block import POOL, pool_words
+from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.worker import POOL
 from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.tile_program import (
     LOCKS_AT,

@@ -13,6 +13,8 @@ import reorder.cpu.runtime.stages
 from memdesc import memory_desc
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.machine import Machine
+from reorder.cpu.runtime.jit import whole_kernel
+from reorder.cpu.schedule.select import Kernel, Part
 from reorder.cpu.schedule.tile_program import StageTypes
 from reorder.cpu.target import instructions
 from reorder.plan.plan import ReorderPlan
@@ -62,14 +64,27 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     steps: list[tuple[int, int]] = []
     made = reorder.precompile.compile_kernels([], [], progress=lambda *step: steps.append(step))
     names = {kernel["kernel"] for kernel in made}
-    for bits in (4, 8, 16, 32, 64):
-        kernels = f"interpreter of {bits}-bit elements"
-        assert {kernels, f"{kernels}, runs", f"{kernels}, runs, transposed"} <= names
-        streams = f"{kernels}, non-temporal stores, transposed, interleaved"
-        assert (streams in names) == (bits > 4)
+    for bits, streams in product((4, 8, 16, 32, 64), (False, True)):
+        kernel = whole_kernel(Kernel(bits, streams))
+        assert {Part.RUNS, Part.TILES} <= {*kernel.parts}
+        assert (f"interpreter of {kernel}" in names) == (bits > 4 or not streams)
     assert {"thread pool: job", "thread pool: worker", "thread pool: region"} <= names
     assert [done for done, _ in steps] == [*range(len(steps))]
     assert {total for _, total in steps} == {len(steps)}
+
+
+_MOVED = """
+import numpy as np, reorder
+reorder.reorder(np.zeros((3, 5), np.uint8), "ba")
+print(reorder.cpu.compiled_kernels())
+"""
+
+
+def test_a_kernel_with_all_parts_serves_programs_that_need_few() -> None:
+    reorder.precompile.compile_kernels([], [])
+    (kernel,) = eval(run_python("-c", _MOVED).stdout)
+    assert kernel["kernel"] == f"interpreter of {whole_kernel(Kernel(8))}"
+    assert kernel["is_loaded"]
 
 
 @pytest.mark.slow

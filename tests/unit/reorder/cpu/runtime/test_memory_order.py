@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reorder.cpu.runtime import worker
-from reorder.cpu.runtime.pool_block import JOB, POOL, THREAD, THREAD_NBYTES, THREADS_AT, Job
+from reorder.cpu.runtime.worker import JOB, POOL, THREAD, THREAD_NBYTES, THREADS_AT, Job
 from reorder.cpu.tables import WORD_NBYTES
 from tests.memory_model import Access, DataRaceError, Thread, search
 
@@ -45,12 +45,14 @@ _ACCESSES: dict[str, Callable[..., Access]] = {
     "load_shared": _load("load", is_ordered=True),
     "store_shared": _store("store", is_ordered=True),
     "exchange_shared": _exchange(is_ordered=True),
-    "pause": lambda: Access("wait"),
+    "pause": lambda _: Access("wait"),
 }
 
 
 def _call_c(function: int, arguments: tuple[int, ...]) -> Thread:
-    if function == _ACQUIRE:
+    if function == _INTERPRETER:
+        yield from _run_interpreter(arguments)
+    elif function == _ACQUIRE:
         yield Access("lock", arguments[0])
     elif function == _RELEASE:
         yield Access("unlock", arguments[0])
@@ -58,7 +60,7 @@ def _call_c(function: int, arguments: tuple[int, ...]) -> Thread:
         yield Access("wait")
 
 
-def _call_interpreter(_interpreter: int, call: tuple[int, ...]) -> Thread:
+def _run_interpreter(call: tuple[int, ...]) -> Thread:
     src, dst, _, _, begin, end, _, _ = call
     for step in range(begin, end):
         value = yield Access("read", src)
@@ -89,10 +91,9 @@ def _functions(**accesses: Callable[..., Access]) -> dict[str, Any]:
     """Return the functions of worker.py as threads; `accesses` replace some of their accesses."""
     tree = ast.parse(inspect.getsource(worker))
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    others = {"call_c": _call_c, "call_interpreter": _call_interpreter}
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    tree = ast.fix_missing_locations(_AsThreads(defined | others.keys()).visit(tree))
-    names = {**vars(worker), **_ACCESSES, **others, **accesses}
+    tree = ast.fix_missing_locations(_AsThreads({*defined, "call_c"}).visit(tree))
+    names = {**vars(worker), **_ACCESSES, "call_c": _call_c, **accesses}
     exec(compile(tree, worker.__file__, "exec"), names)
     return names
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from reorder.cpu.kernels.interpreter import InterpreterCall
 from reorder.cpu.runtime.intrinsics import exchange_shared, load_shared
 from reorder.cpu.runtime.jit import c_function, compiled_at
-from reorder.cpu.runtime.pool import load_pool, run_job
-from reorder.cpu.runtime.pool_block import MAX_WORKERS, Job
-from reorder.cpu.runtime.worker import share_job
+from reorder.cpu.runtime.pool import ADDRESS, load_pool, run_job
+from reorder.cpu.runtime.worker import MAX_WORKERS, Job, share_job
 from reorder.memory.buffers import address_of
 from tests.programs import run_python
 
@@ -60,6 +59,7 @@ def job_of(interpreter: int, bounds: NDArray[np.int64], workers: int, point_coun
         bounds=address_of(bounds),
         chunks=len(bounds) - 1,
         workers=workers,
+        pool=ADDRESS,
     )
 
 

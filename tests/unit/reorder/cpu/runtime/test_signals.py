@@ -10,7 +10,8 @@ from tests.programs import run_python
 _HEAD = """
 import faulthandler, os, random, signal, time
 from tests.unit.reorder.cpu.runtime.thread_program import Crowd, fork, move, reap
-from reorder.cpu.runtime.pool_block import POOL, pool_words
+from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.worker import POOL
 
 faulthandler.dump_traceback_later(60, exit=True)
 rng = random.Random(0)

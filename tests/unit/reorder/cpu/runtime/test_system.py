@@ -6,8 +6,9 @@ import time
 import pytest
 
 from reorder import system
-from reorder.cpu.runtime import pool_block
-from reorder.cpu.runtime.pool_block import POOL, pool_words
+from reorder.cpu.runtime import pool
+from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.worker import POOL
 
 
 def test_a_thread_that_waits_sleeps_instead_of_spinning() -> None:
@@ -26,8 +27,8 @@ def test_a_system_without_a_c_library_yields_by_doing_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = [0] * len(pool_words())
-    monkeypatch.setattr(pool_block, "system_function", lambda _: None)
-    pool_block.write_functions(words)
+    monkeypatch.setattr(pool, "system_function", lambda _: None)
+    pool.write_functions(words)
     assert words[POOL.yield_at] != pool_words()[POOL.yield_at]
     assert ctypes.CFUNCTYPE(ctypes.c_int)(words[POOL.yield_at])() == 1
     assert words[POOL.never_free] != pool_words()[POOL.never_free]
