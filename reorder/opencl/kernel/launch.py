@@ -23,6 +23,7 @@ of its body:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +114,30 @@ class KernelTask(NamedTuple):
     def work_items(self, most: int) -> int:
         """Return the work items of a group: a power of two that the device allows."""
         return 1 << floor_log2(min(most, self.device.max_work_items))
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of an index that is not negative; operators make that of their result."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __add__(self, other: int | Text) -> Text:
+        return Text(f"{self} + {other}") if other else self
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: int) -> Text:
+        return Text(f"({self}) * {factor}") if factor != 1 else self
+
+    def __floordiv__(self, count: int) -> Text:
+        return Text(f"(int)((uint)({self}) / {count}u)") if count != 1 else self
+
+    def __mod__(self, count: int) -> Text:
+        return Text(f"(int)((uint)({self}) % {count}u)")
 
 
 class LoopShape(NamedTuple):
@@ -400,13 +425,6 @@ def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]
 def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
     """Return the loops of a pattern, from `first` on, with their indices."""
     return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
-
-
-def digits_of(number: str, extents: Iterable[int], step: int = 1) -> Iterator[str]:
-    """Return the digits of a number of a work item; the first one changes every `step`."""
-    for extent in extents:
-        yield f"(int)({number} / {step}u % {extent}u)"
-        step *= extent
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:

@@ -45,8 +45,7 @@ from reorder.opencl.kernel.formula import WORD_BITS
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
-    digits_of,
-    floor_log2,
+    Text,
     index_lines,
     indices_of,
     offset_at,
@@ -71,41 +70,45 @@ _MAX_UNROLLED = 16
 _MAX_HELD = 32
 # the most steps in which banks may serve the loads of elements
 _MAX_GATHERED = 2
-# what counts the steps that may be accessed: where src has data, and where dst is written
-_COUNTED = {"src": "valid", "dst": "extent"}
+
+
+# the steps of a loop from the start of a tile: a number, or the text that computes it
+Index = int | Text
+# a loop, its steps in the vectors of a side or between them, and the distance of these steps
+Digit = tuple[int, int, int]
 
 
 class Side(NamedTuple):
     """How a tile is accessed in a buffer or an image.
 
-    In a buffer work items access vectors of `lanes` elements of `bits` along its run. The loops of
-    `run`, innermost first, are contiguous; `rest` are the other loops of the tile. Either may have
-    `LANES`. With `is_whole`, each vector is inside as a whole, or not at all. With `is_shifted`,
-    runs start at any element, otherwise at multiples of a vector, or of one of its `parts`. With
-    `align`, rows of dst end at multiples of that many bytes. With `has_rows`, runs of dst follow
-    each other along `rest`: rows, whose length is a parameter. `spans` has, for each index of the
-    nest that bounds it, the elements of a run after which it grows by one; 0 if it does not.
+    Work items access vectors of `lanes` elements of `bits` along the run: the loops of `run`,
+    innermost first, are contiguous, and `rest` are the other loops of the tile. Either may have
+    `LANES`. In a buffer, with `is_whole`, each vector is inside as a whole, or not at all. With
+    `is_shifted`, runs start at any element, otherwise at multiples of a vector, or of one of its
+    `parts`. With `align`, rows of dst end at multiples of that many bytes. Along the loop `rows`,
+    runs of dst follow each other: rows, whose length is a parameter. `spans` has, for each index of
+    the nest that bounds it, the elements of a run after which it grows by one; 0 if it does not.
 
-    In an image adjacent work items take adjacent pixels: `order` has (loop, steps), innermost
-    first. A loop may occur in it again.
+    In an image vectors are the lanes of a pixel, and adjacent work items take adjacent pixels:
+    `order` has the loops instead of `rest`, innermost first. A loop may occur in it again.
     """
 
-    run: tuple[int, ...] = ()
-    rest: tuple[int, ...] = ()
-    bits: int = 0
-    lanes: int = 1
+    run: tuple[int, ...]
+    rest: tuple[int, ...]
+    bits: int
+    lanes: int
     is_whole: bool = False
     is_shifted: bool = False
     align: int = 0
-    has_rows: bool = False
-    order: tuple[tuple[int, int], ...] = ()
+    rows: int | None = None
+    order: tuple[Digit, ...] = ()
     spans: tuple[int, ...] = ()
     parts: int = 1
 
     @property
     def is_image(self) -> bool:
-        """Whether it has pixels; a buffer has a run."""
-        return not self.run
+        """Whether it has pixels."""
+        return bool(self.order)
 
     @property
     def nbytes(self) -> int:
@@ -136,13 +139,11 @@ class Side(NamedTuple):
 class LocalLayout(NamedTuple):
     """Where a tile is in local memory.
 
-    Units are bytes, or elements of 4 bits. `element` has the units of an element, `strides` those
-    between the steps of each loop, and then of the lanes of a pixel. After each `gap_steps` steps
-    of a loop, `gap` more follow: after `gap_elements` of the run that is contiguous here, if the
-    loop is part of it.
+    Units are bytes, or elements of 4 bits. `strides` are those between the steps of each loop, and
+    then of the lanes of a pixel. After each `gap_steps` steps of a loop, `gap` more follow: after
+    `gap_elements` of the run that is contiguous here, if the loop is part of it.
     """
 
-    element: int
     strides: tuple[int, ...] = ()
     nbytes: int = 0
     gap: int = 0
@@ -150,16 +151,18 @@ class LocalLayout(NamedTuple):
     gap_steps: int = 1
     gap_elements: int = 0
 
-    def offset(self, loop: int, index: int) -> int:
-        """Return the bytes from the start of the tile to a step of a loop."""
-        gap = self.gap if loop == self.gap_loop else 0
-        return index * self.strides[loop] + index // self.gap_steps * gap
+    def offset(self, digits: Iterable[tuple[int, Index]]) -> Index:
+        """Return how far the steps of some loops are from the start of the tile."""
+        total: Index = 0
+        for k, index in digits:
+            total = index * self.strides[k] + total
+            if self.gap and k == self.gap_loop:
+                total = index // self.gap_steps * self.gap + total
+        return total
 
-    def terms(self, loop: int, index: str) -> list[str]:
-        """Return the expressions whose sum is the `offset` of a step of a loop."""
-        gaps = self.gap and loop == self.gap_loop
-        more = [f"{index} / {self.gap_steps} * {self.gap}"] if gaps else []
-        return [f"{index} * {self.strides[loop]}", *more]
+
+# before `without_bank_conflicts` has chosen one
+_NOWHERE = LocalLayout()
 
 
 @dataclass(frozen=True)
@@ -177,87 +180,104 @@ class Staged(Body):
     extents: tuple[int, ...]
     src: Side
     dst: Side
-    local: LocalLayout
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
     is_gathered: bool = False
     is_guarded: bool = False
     joined: tuple[int, ...] = ()
+    local: LocalLayout = _NOWHERE
 
     def steps(self, loop: int) -> int:
         """Return the steps of a loop in a tile."""
         return PIXEL_LANES if loop == LANES else self.extents[loop]
 
     @property
-    def innermost(self) -> int | None:
-        """The innermost loop of a buffer as dst."""
-        return None if self.dst.is_image else self.dst.run[0]
-
-    @property
     def skewed(self) -> int | None:
         """The loop whose rows end at multiples of `align` bytes in dst."""
-        return self.innermost if self.dst.align else None
+        return self.dst.run[0] if self.dst.align else None
 
-    @property
-    def before(self) -> int:
-        """Steps of the skewed loop that are loaded before those of the tile."""
-        return self.dst.elements(self.dst.align)
+    def before(self, loop: int) -> int:
+        """Return the steps of the skewed loop that are loaded before those of the tile."""
+        return self.dst.elements(self.dst.align) if loop == self.skewed else 0
 
     def loaded(self, loop: int) -> int:
         """Return the steps of a loop that are in local memory."""
-        return self.steps(loop) + (self.before if loop == self.skewed else 0)
+        return self.steps(loop) + self.before(loop)
+
+    @property
+    def element(self) -> int:
+        """Units of an element in local memory."""
+        return self.dst.unit
 
     @property
     def units_per_word(self) -> int:
         """Units of local memory in a word."""
-        return 2 * WORD if 0 < self.dst.bits < BYTE_BITS else WORD
+        return 2 * WORD if self.dst.bits < BYTE_BITS else WORD
 
     @property
     def lead(self) -> int:
         """Bytes of local memory before the tile, with which an aligned vector of dst may begin."""
-        return VECTOR if self.dst.is_shifted and self.skewed is None else 0
+        return (self.dst.align or VECTOR) if self.dst.is_shifted else 0
 
     @property
     def local_nbytes(self) -> int:
         """Bytes of local memory, whole vectors; shifted vectors are read beyond the end."""
-        nbytes = self.lead + self.local.nbytes * WORD // self.units_per_word
-        nbytes += 2 * VECTOR if self.dst.is_shifted else 0
+        nbytes = self.local.nbytes * WORD // self.units_per_word
+        # rows of skewed tiles have their own `lead`
+        nbytes += self.lead - self.dst.align + (2 * VECTOR if self.dst.is_shifted else 0)
         return -(-nbytes // VECTOR) * VECTOR
 
     def chunks(self, side: Side) -> int:
         """Return the vectors of a run; one more where it starts at any element of dst."""
         is_parted = side is self.dst and side.is_shifted and self.skewed is None
         length = prod(map(self.steps, side.run))
-        if side.has_rows:
-            length *= self.steps(side.rest[0])
+        if side.rows is not None:
+            length *= self.steps(side.rows)
         return -(-length // side.lanes) + is_parted
 
-    def rest(self, side: Side) -> list[tuple[int, int, int]]:
-        """Return the loops around the runs of a side: (loop, steps, distance of these steps)."""
-        if not side.is_image and side is not self.src:
-            return [] if side.has_rows else [(k, self.steps(k), 1) for k in side.rest]
-        scales = {self.innermost: self.packed_rows}
-        if not side.is_image:
-            return [(k, self.loaded(k) // scales.get(k, 1), scales.get(k, 1)) for k in side.rest]
-        loops, distances = [], dict.fromkeys(range(len(self.extents)), 1)
-        for k, steps in side.order:
-            loops.append((k, steps, distances[k]))
-            distances[k] *= steps
-        return loops
+    def rest(self, side: Side) -> list[Digit]:
+        """Return the loops around the runs of a side."""
+        scales = {self.dst.run[0]: self.packed_rows}
+        rest = ((k, scales.get(k, 1)) for k in side.rest)
+        return [*side.order, *((k, self.loaded(k) // scale, scale) for k, scale in rest)]
 
     def accesses(self, side: Side) -> int:
         """Return how many vectors or pixels are moved; rows transposed together count as one."""
         return self.chunks(side) * prod(steps for _, steps, _ in self.rest(side))
 
-    def first_indices(self, side: Side, work_items: int) -> list[list[tuple[int, int]]]:
-        """Return (loop, index) of what each of the first work items accesses first."""
-        run, rest = [(k, self.steps(k), 1) for k in side.run], self.rest(side)
-        places = (divmod(item, self.chunks(side)) for item in range(min(work_items, _SUBGROUP)))
-        return [_digits(k * side.lanes, run) + _digits(number, rest) for number, k in places]
+    def along(self, side: Side, first: Index, lane: int = 0) -> Index:
+        """Return how far an element of a vector is from the start of its run in local memory."""
+        if side is self.ordered_side:
+            count, gap = self.local.gap_elements, self.local.gap
+            return (first + lane) * self.element + (first // count * gap if count else 0)
+        *lower, top = side.run
+        loops = [*((k, self.steps(k), 1) for k in lower), (top, 0, 1)]
+        if not self.is_regular(side):
+            return self.local.offset(_digits(first + lane, loops))
+        return self.local.offset([*_digits(first, loops), *_digits(lane, loops)])
+
+    def is_regular(self, side: Side) -> bool:
+        """Whether the elements of all vectors of a side are at the same distances in a tile."""
+        lengths = accumulate(map(self.steps, side.run), mul)
+        return all(length % side.lanes == 0 or side.lanes % length == 0 for length in lengths)
+
+    def first_words(self, side: Side, work_items: int) -> Iterator[int]:
+        """Return the word of local memory that each of the first work items accesses first."""
+        for item in range(min(work_items, _SUBGROUP)):
+            number, k = divmod(item, self.chunks(side))
+            start = self.local.offset(_digits(number, self.rest(side)))
+            place = start + self.along(side, k * side.lanes)
+            assert isinstance(place, int)  # noqa: S101 - for the type checker
+            yield place // self.units_per_word
+
+    @property
+    def ordered_side(self) -> Side:
+        """The side whose order local memory has."""
+        return self.src if self.dst.is_image or self.is_gathered else self.dst
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
-        rows = ["row", "inverse"] if self.dst.has_rows else []
+        rows = [] if self.dst.rows is None else ["row", "inverse"]
         end = ["src_end"] if rows or not (self.src.is_whole or self.src.is_image) else []
         joined = ["joined"] if self.joined else []
         sizes = (f"size{k}" for k, _ in enumerate(self.src.spans or self.dst.spans))
@@ -287,178 +307,102 @@ class Staged(Body):
         alone = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if alone:
             yield f"const int is_data = {' && '.join(alone)};"
-        for name in ("src", "dst"):
-            side = getattr(self, name)
-            if not side.is_image:
-                yield f"const int {name}_run = {self._run_length(side, _COUNTED[name])};"
-        k = self.skewed
-        if k is not None:
-            # which rows of src hold data, and how far rows of dst reach
-            yield f"const int top = {self.before} - (int)min(i{k}, (index_t){self.before});"
-            yield (
-                f"const int bottom = (int)min(p.valid{k} - i{k} + {self.before}, "
-                f"(index_t){self.loaded(k)});"
-            )
-            yield f"const int start = (int)min(i{k}, (index_t){self.steps(k)});"
-            yield f"const int end = (int)min(p.extent{k} - i{k}, (index_t){2 * self.steps(k)});"
-        conditions = ["is_data"] if alone else []
-        yield from self._loads(pattern, self.src, conditions)
+        yield from self._loads(pattern, ["is_data"] if alone else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
-        if self.dst.has_rows:
-            yield from self._heads(pattern, self.dst)
-        chunks = self.chunks(self.dst)
-        yield from self._stores(pattern, self.dst, 0, chunks)
+        if self.dst.rows is not None:
+            yield from self._heads(pattern, self.dst.rows)
+        chunks, k = self.chunks(self.dst), self.skewed
+        yield from self._stores(pattern, 0, chunks)
         if k is not None:
             # the last tile of a row has its end, too
-            yield f"if (end <= {self.steps(k)}) {{"
-            extra = self.dst.align // VECTOR
-            yield from self._stores(pattern, self.dst, chunks, extra)
+            yield f"if (p.extent{k} - i{k} <= {self.steps(k)}) {{"
+            yield from self._stores(pattern, chunks, self.dst.align // VECTOR)
             yield "}"
 
-    def _run_length(self, side: Side, counted: str) -> str:
+    def _run_length(self, side: Side) -> str:
         """Return the elements of a run that hold data, or that are inside."""
-        *lower, top = side.run
-        if side.has_rows:
-            (top,) = side.rest
-            return f"(int)(min((index_t){self.extents[top]}, p.{counted}{top} - i{top}) * p.row)"
-        steps = str(PIXEL_LANES)
-        if top != LANES:
-            steps = f"(int)min((index_t){self.extents[top]}, p.{counted}{top} - i{top})"
-        return f"{steps} * {prod(map(self.steps, lower))}"
+        *lower, top = side.run if side.rows is None else (side.rows,)
+        if top == LANES:
+            return str(PIXEL_LANES * prod(map(self.steps, lower)))
+        limit = "valid" if side is self.src else "extent"
+        # rows of skewed tiles may end in the next one
+        most = self.steps(top) * (1 if side is self.src or top != self.skewed else 2)
+        steps = f"(int)min((index_t){most}, p.{limit}{top} - i{top})"
+        return f"{steps} * {prod(map(self.steps, lower)) if side.rows is None else '(int)p.row'}"
 
-    def _place(self, operand: str, s: int, chunks: int) -> Iterator[str]:
-        """Return the digits of vector or pixel n{s} of a side, and where it is in the tile."""
-        side: Side = getattr(self, operand)
-        loops, digits = self.rest(side), dict[int, list[str]]()
-        texts = digits_of(f"n{s}", (steps for _, steps, _ in loops), chunks)
-        for (k, _, scale), digit in zip(loops, texts, strict=True):
-            digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
-        local = []
-        for k, terms in digits.items():
-            yield f"const int {_digit(k, s)} = {' + '.join(terms)};"
-            local += self.local.terms(k, _digit(k, s))
-        if side.is_image:
-            for c in "xy":
-                steps = (f"{_digit(k, s)} * p.{operand}_{c}{k}" for k in digits)
-                yield f"const int {c}{s} = (int)({' + '.join([f'{operand}_{c}', *steps])});"
-            local = [*local, *self._lead]
-            yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({' + '.join(local) or '0'});"
-            return
-        offset = [f"{operand}_offset"]
-        for k in digits:
-            is_skewed = operand == "src" and k == self.skewed
-            name = f"({_digit(k, s)} - {self.before})" if is_skewed else _digit(k, s)
-            offset.append(f"{name} * {_stride(operand, k)}")
-        yield f"const index_t at{s} = {' + '.join(offset)};"
-        yield f"const int local{s} = {' + '.join(local) or '0'};"
+    def _within(self, side: Side, loop: int, step: str) -> list[str]:
+        """Return the conditions that a step of a loop holds data, or is inside."""
+        if side is self.dst:
+            return [f"i{loop} + {step} < p.extent{loop}"]
+        first = [f"i{loop} + {step} >= 0"] if loop == self.skewed else []
+        return [*first, f"i{loop} + {step} < p.valid{loop}"]
 
-    def _inside(self, operand: str, s: int, total: int, work_items: int) -> list[str]:
-        """Return the conditions that vector or pixel n{s} of a side has elements inside."""
-        side: Side = getattr(self, operand)
-        inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
-        for k, _, scale in self.rest(side):
+    def _places(
+        self, pattern: Pattern, side: Side, s: int, chunks: int, inside: list[str]
+    ) -> Generator[str, None, tuple[str, str]]:
+        """Return where vector n{s} of a side is; then the condition that it may have data.
+
+        With the condition comes how much of its run holds data.
+        """
+        name = "src" if side is self.src else "dst"
+        digits: dict[int, Index] = {k: -self.before(k) for k, _, _ in self.rest(side)}
+        for k, digit in _digits(Text(f"n{s}") // chunks, self.rest(side)):
+            digits[k] = digit + digits[k]
+        named = [(k, _digit(k, s)) for k in digits]
+        for k, digit in digits.items():
+            yield f"const int {_digit(k, s)} = {digit};"
             # rows that are transposed together are tested one by one
-            if k == LANES or scale > 1:
-                continue
-            name = _digit(k, s)
-            if operand == "src" and k == self.skewed:
-                inside.append(f"{name} >= top && {name} < bottom")
+            if k != LANES and (self.packed_rows == 1 or k != self.dst.run[0]):
+                inside = [*inside, *self._within(side, k, _digit(k, s))]
+        lead = self.lead * self.units_per_word // WORD
+        yield f"const int local{s} = {self.local.offset((k, Text(of)) for k, of in named) + lead};"
+        for c in "xy" if side.is_image else ():
+            terms = (f"{of} * {_stride(f'{name}_{c}', k)}" for k, of in named)
+            yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}', *terms])});"
+        if side.is_image:
+            yield f"const int r{s} = 0;"
+            return " && ".join(inside) or "1", ""
+        offset = (f"{of} * {_stride(name, k)}" for k, of in named)
+        yield f"const index_t at{s} = {' + '.join([f'{name}_offset', *offset])};"
+        run = self._run_length(side)
+        for b, span in enumerate(side.spans):
+            index = f"index{b}_"
+            more = (f"{of} * {_stride(index, k)}" for k, of in named)
+            yield f"const index_t {index}{s} = {offset_at(index, indices_of(pattern), *more)};"
+            if span:
+                run = f"(int)min((index_t)({run}), (p.size{b} - {index}{s}) * {span})"
             else:
-                inside.append(f"i{k} + {name} < p.{_COUNTED[operand]}{k}")
-        return inside
+                inside = [*inside, f"{index}{s} < p.size{b}"]
+        return " && ".join(inside) or "1", run
 
-    def _along(self, side: Side, s: int, lane: int) -> str:
-        """Return the byte in local memory of an element of vector n{s} of a side."""
-        if side is self.ordered_side:
-            along, local = f"local{s} + (r{s} + {lane}) * {self.local.element}", self.local
-            every = f"(int)((uint)r{s} / {local.gap_elements}u) * {local.gap}"
-            return " + ".join([along, *([every] if local.gap_elements else []), *self._lead])
-        is_regular = self.is_regular(side)
-        position = f"r{s} + {lane}" if lane and not is_regular else f"r{s}"
-        terms, step = [f"local{s}"], 1
-        for at, k in enumerate(side.run):
-            digit = f"({position})"
-            if len(side.run) > 1:
-                digit = f"(int)((uint){digit} / {step}u"
-                digit += ")" if at == len(side.run) - 1 else f" % {self.steps(k)}u)"
-            terms += self.local.terms(k, digit)
-            step *= self.steps(k)
-        if lane and is_regular:
-            digits = _digits(lane, [(k, self.steps(k), 1) for k in side.run])
-            terms.append(str(sum(index * self.local.strides[k] for k, index in digits)))
-        return " + ".join([*terms, *self._lead])
-
-    def is_regular(self, side: Side) -> bool:
-        """Whether the elements of all vectors of a side are at the same distances in a tile."""
-        lengths = accumulate(map(self.steps, side.run), mul)
-        return all(length % side.lanes == 0 or side.lanes % length == 0 for length in lengths)
-
-    @property
-    def ordered_side(self) -> Side:
-        """The side whose order local memory has."""
-        return self.src if self.dst.is_image or self.is_gathered else self.dst
-
-    @property
-    def _lead(self) -> list[str]:
-        return [str(self.lead * self.units_per_word // WORD)] if self.lead else []
-
-    def _loads(self, pattern: Pattern, side: Side, conditions: list[str]) -> Iterator[str]:
+    def _loads(self, pattern: Pattern, conditions: list[str]) -> Iterator[str]:
         """Return the loads of src, under conditions, and their stores to the tile."""
+        side, conversion = self.src, pattern.conversion
         total, chunks = self.accesses(side), self.chunks(side)
-        held = min(_MAX_HELD * WORD // max(side.nbytes, 1), _MAX_UNROLLED) // self.packed_rows
-        head, starts = _steps(total, pattern.work_items, max(held, 1))
-        conversion = pattern.conversion
-        if conversion is not None and not (side.is_image or self.dst.is_image):
+        held = min(_MAX_HELD * WORD // side.nbytes, _MAX_UNROLLED) // self.packed_rows
+        most = _MAX_UNROLLED if side.is_image else max(held, 1)
+        head, starts = _steps(total, pattern.work_items, most)
+        if conversion is not None:
             yield from shared_lines(conversion, conversion.scalars, 0)
         yield f"{head} {{"
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
-            yield from self._place("src", s, chunks)
-            inside = self._inside("src", s, total, pattern.work_items * len(starts)) + conditions
+            is_full = total % (pattern.work_items * len(starts)) == 0
+            guards = conditions if is_full else [f"n{s} < {total}u", *conditions]
+            inside, run = yield from self._places(pattern, side, s, chunks, guards)
             if side.is_image:
                 ctype, read = pattern.src.pixel_type, pattern.src.read("src", f"x{s}", f"y{s}")
                 yield f"{ctype} v{s} = ({ctype})(0);"
-                yield f"if ({' && '.join(inside) or '1'}) v{s} = {read};"
+                yield f"if ({inside}) v{s} = {read};"
                 continue
             yield f"const int r{s} = (int)(n{s} % {chunks}u) * {side.lanes};"
-            run = yield from self._below_sizes(pattern, side, s, inside)
-            yield f"const int count{s} = {' && '.join(inside) or '1'} ? {run} - r{s} : 0;"
+            yield f"const int count{s} = {inside} ? {run} - r{s} : 0;"
             yield from self._load_rows(side, s)
             # all loads come first unless shifted vectors would fill the registers
             if side.is_shifted:
-                yield from self._to_local(pattern, side, s, len(starts))
+                yield from self._to_local(pattern, s, is_full=is_full)
         for s in range(0 if side.is_shifted else len(starts)):
-            yield from self._to_local(pattern, side, s, len(starts))
-        yield "}"
-
-    def _below_sizes(
-        self, pattern: Pattern, side: Side, s: int, inside: list[str]
-    ) -> Generator[str, None, str]:
-        """Return how much of a run of a buffer holds data, and add conditions that it has some."""
-        run = "src_run" if side is self.src else "dst_run"
-        for b, span in enumerate(side.spans):
-            name = f"index{b}_"
-            at = [f"{_digit(k, s)} * {_stride(name, k)}" for k, _, _ in self.rest(side)]
-            first = offset_at(name, indices_of(pattern))
-            yield f"const index_t {name}{s} = {' + '.join([first, *at])};"
-            if span:
-                run = f"(int)min((index_t){run}, (p.size{b} - {name}{s}) * {span})"
-            else:
-                inside.append(f"{name}{s} < p.size{b}")
-        return run
-
-    def _to_local(self, pattern: Pattern, side: Side, s: int, steps: int) -> Iterator[str]:
-        """Return the stores of pixel or vector n{s}, of several, to local memory."""
-        conversion, total = pattern.conversion, self.accesses(side)
-        yield f"if (n{s} < {total}u) {{" if total % (pattern.work_items * steps) else "{"
-        if conversion is not None and side.is_image:
-            yield self._put_pixel(pattern, conversion, s)
-        elif conversion is not None and not (self.dst.is_image or conversion.is_move):
-            yield from self._convert(pattern, conversion, side, s)
-        elif self.ordered_side is side:
-            yield from self._store_words(side, s)
-        else:
-            yield from self._scatter(side, s)
+            yield from self._to_local(pattern, s, is_full=is_full)
         yield "}"
 
     def _load_rows(self, side: Side, s: int) -> Iterator[str]:
@@ -481,9 +425,10 @@ class Staged(Body):
         """Return the offset of vector n{s} in one of some rows, and its elements that hold data."""
         first, count = f"at{s} + r{s}", f"count{s}"
         if self.packed_rows > 1:
-            first += f" + {row} * p.src{self.innermost}" if row else ""
+            first += f" + {row} * p.src{self.dst.run[0]}" if row else ""
             count = f"{self._row_inside(s, row)} ? {count} : 0"
-        if (self.dst.has_rows and self.packed_rows == 1) or (self.dst.spans and not self.src.spans):
+        is_joined = self.dst.rows is not None and self.packed_rows == 1
+        if is_joined or (self.dst.spans and not self.src.spans):
             # padding is loaded, too, but there may be none at the end
             count = f"(int)min((index_t)({count}), p.src_end - ({first}))"
         return first, count
@@ -491,20 +436,15 @@ class Staged(Body):
     def _row_inside(self, s: int, row: int) -> str:
         """Return the condition that one of the rows that are transposed together holds data."""
         k = self.dst.run[0]
-        digit = f"{_digit(k, s)} + {row}"
-        inside = f"i{k} + {digit} < p.valid{k}"
-        if k == self.skewed:
-            inside = f"{digit} >= top && {digit} < bottom"
         sized = (b for b, span in enumerate(self.src.spans) if not span)
         below = (f"index{b}_{s} + {row} * p.index{b}_{k} < p.size{b}" for b in sized)
-        return " && ".join([inside, *below])
+        return " && ".join([*self._within(self.src, k, f"{_digit(k, s)} + {row}"), *below])
 
     def _load_shifted_rows(
         self, side: Side, s: int, rows: Mapping[str, tuple[str, str]]
     ) -> Iterator[str]:
         """Return the loads of vectors that start anywhere, by name, in rows (offset, elements)."""
-        k = self.innermost
-        far = f"{self.packed_rows - 1} * p.src{k}"
+        far = f"{self.packed_rows - 1} * p.src{self.dst.run[0]}"
         last = f"at{s} + r{s}" + (f" + max((index_t)0, {far})" if len(rows) > 1 else "")
         yield f"const int near{s} = {last} + {side.elements(PAIRS_NBYTES)} <= p.src_end;"
         # all loads come first: a shift waits for its pairs of words
@@ -528,64 +468,84 @@ class Staged(Body):
             yield f"    {name} = load({address_of('src', first, side.bits)}, {inside}, {odd});"
         yield "}"
 
-    def _store_words(self, side: Side, s: int) -> Iterator[str]:
-        """Return the stores of a vector to local memory that has the order of src."""
-        words = side.nbytes // WORD
-        yield f"const int to = {self._along(side, s, 0)};"
+    def _to_local(self, pattern: Pattern, s: int, *, is_full: bool) -> Iterator[str]:
+        """Return the stores of pixel or vector n{s} to local memory."""
+        side, conversion = self.src, pattern.conversion
+        yield "{" if is_full else f"if (n{s} < {self.accesses(side)}u) {{"
+        if side.is_image and conversion is not None:
+            lanes = (f"v{s}.s{lane}" for lane in range(side.lanes))
+            if not conversion.moves_halves:
+                lanes = (conversion.converted(pattern.src.code_of_lane(of)) for of in lanes)
+            yield from self._scatter(s, list(lanes), is_half=conversion.moves_halves)
+        elif conversion is not None and not (self.dst.is_image or conversion.is_move):
+            yield from self._convert(pattern, conversion, s)
+        elif self.ordered_side is side:
+            parts = self._parts(side, s)
+            for k, place in enumerate(parts):
+                yield f"{place} = {word_of(f'v{s}_0', k, len(parts))};"
+        else:
+            yield from self._scatter(s, (yield from self._transposed(side, s)))
+        yield "}"
+
+    def _parts(self, side: Side, s: int) -> list[str]:
+        """Return the vector of a side in local memory that has its order, or its words."""
+        at = self.along(side, Text(f"r{s}"))
         if self._takes_vectors(side):
-            yield f"*(__local {vector_type(side.nbytes)} *)((__local uchar *)tile + to) = v{s}_0;"
-            return
-        for k in range(words):
-            yield f"tile[(to >> 2) + {k}] = {word_of(f'v{s}_0', k, words)};"
+            return [self._tile(vector_type(side.nbytes), s, at)]
+        return [self._tile("uint", s, at, WORD * k) for k in range(side.nbytes // WORD)]
 
     def _takes_vectors(self, side: Side) -> bool:
         """Whether vectors of a side are aligned in local memory that has its order."""
         strides = [self.local.strides[k] for k in side.rest]
-        return not any(stride % side.nbytes for stride in (*strides, self.local.gap, self.lead))
+        is_aligned = not any(of % side.nbytes for of in (*strides, self.local.gap, self.lead))
+        return is_aligned and side.bits >= BYTE_BITS
 
-    def _scatter(self, side: Side, s: int) -> Iterator[str]:
-        """Return the stores of elements to local memory that has the order of dst."""
+    def _tile(self, ctype: str, s: int, along: Index, nbytes: int = 0) -> str:
+        """Return what local memory has for vector n{s}, some units along its run and some bytes."""
+        at = f"local{s} + {along}"
+        at = at if self.units_per_word == WORD else f"(({at}) >> 1)"
+        return f"*(__local {ctype} *)((__local uchar *)tile + {at} + {nbytes})"
+
+    def _transposed(self, side: Side, s: int) -> Generator[str, None, list[str]]:
+        """Return the values of each lane, of all rows that are transposed in registers."""
         names = [f"v{s}_{row}" for row in range(self.packed_rows)]
         if len(names) * side.bits == WORD_BITS and side.bits < BYTE_BITS:
             words = side.nbytes // WORD
             for k in range(words):
                 rows = ", ".join(word_of(name, k, words) for name in names)
                 yield f"const uint8 y{k} = transposed((uint8)({rows}));"
-            values = [f"y{k}.s{j}" for k in range(words) for j in range(len(names))]
-        else:
-            of = (
-                [element_of(name, j, side.bits, side.nbytes) for name in names]
-                for j in range(side.lanes)
-            )
-            values = [words_of(codes, side.bits)[0] if len(codes) > 1 else codes[0] for codes in of]
-        yield from self._scattered(side, s, values)
+            return [f"y{k}.s{j}" for k in range(words) for j in range(len(names))]
+        of = (
+            [element_of(name, j, side.bits, side.nbytes) for name in names]
+            for j in range(side.lanes)
+        )
+        return [words_of(codes, side.bits)[0] if len(codes) > 1 else codes[0] for codes in of]
 
-    def _scattered(self, side: Side, s: int, values: list[str]) -> Iterator[str]:
-        """Return the stores of values, one of each lane, to the tile."""
-        length, units = prod(map(self.steps, side.run)), self.packed_rows * self.local.element
+    def _scatter(self, s: int, values: list[str], *, is_half: bool = False) -> Iterator[str]:
+        """Return the stores of values, one of each lane of a vector of src, to the tile."""
+        side, units = self.src, self.packed_rows * self.element
+        length = prod(map(self.steps, side.run))
         ctype = integer_type(units * WORD // self.units_per_word)
         for j, value in enumerate(values):
             guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
-            at = self._along(side, s, j)
-            put = f"((__local {ctype} *)tile)[({at}) >> {floor_log2(units)}] = ({ctype})({value});"
-            if ctype == integer_type(2 * WORD):
+            at = self.along(side, Text(f"r{s}"), j)
+            put = f"{self._tile(ctype, s, at)} = ({ctype})({value});"
+            if is_half:
+                put = f"vstore_half_rte({value}, 0, &{self._tile('half', s, at)});"
+            elif ctype == integer_type(2 * WORD):
                 # at any word
                 words = enumerate((f"(uint){value}", f"{value} >> {WORD_BITS}"))
-                put = " ".join(f"tile[(({at}) >> 2) + {k}] = {word};" for k, word in words)
+                put = " ".join(f"{self._tile('uint', s, at, WORD * k)} = {w};" for k, w in words)
             yield f"{guard}{{ {put} }}"
 
-    def _convert(
-        self, pattern: Pattern, conversion: KernelFormula, side: Side, s: int
-    ) -> Iterator[str]:
+    def _convert(self, pattern: Pattern, conversion: KernelFormula, s: int) -> Iterator[str]:
         """Return the conversion of a vector of each row; in padding, elements stay zero."""
-        names = [f"y{j}" for j in range(side.lanes)]
+        side, names = self.src, [f"y{j}" for j in range(self.src.lanes)]
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
         shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
         first = side.run[0]
         index = {k: f"i{k}" for k in range(len(pattern.loops))}
-        for k, _, _ in self.rest(side):
-            before = f" - {self.before}" if k == self.skewed else ""
-            index[k] = f"(i{k} + {_digit(k, s)}{before})"
+        index |= {k: f"(i{k} + {_digit(k, s)})" for k, _, _ in self.rest(side)}
         index[first] = f"(i{first} + r{s})"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
@@ -593,77 +553,73 @@ class Staged(Body):
                 is_inside.append(self._row_inside(s, row))
             yield f"if ({' && '.join(is_inside)}) {{"
             for role in conversion.varying:
-                more = [f"{row} * p.{role}{self.innermost}"] if row else []
+                more = [f"{row} * p.{role}{self.dst.run[0]}"] if row else []
                 yield f"const index_t {role}_{s} = {offset_at(role, index.items(), *more)};"
             yield from shared_lines(conversion, self.uniform, s)
             for j, name in enumerate(names):
                 at = f"{{0}}_{s} + {j} * p.{{0}}{first}"
                 code = element_of(f"v{s}_{row}", j, side.bits, side.nbytes)
                 done = conversion.converted(f"({conversion.src_type})({code})", at.format, shared)
-                width = self.local.element * WORD_BITS // self.units_per_word
+                width = self.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
-                guard = (
-                    f"if (count{s} > {j}) " if j and self.is_guarded and not side.is_whole else ""
-                )
+                is_partial = j and self.is_guarded and not side.is_whole
+                guard = f"if (count{s} > {j}) " if is_partial else ""
                 yield f"{guard}{name} {'|=' if row else '='} {done}{place};"
             yield "}"
-        ctype = integer_type(WORD if self.packed_rows > 1 else self.local.element)
-        yield from self._scattered(side, s, [f"({ctype}){name}" for name in names])
+        ctype = integer_type(WORD if self.packed_rows > 1 else self.element)
+        yield from self._scatter(s, [f"({ctype}){name}" for name in names])
 
-    def _stores(self, pattern: Pattern, side: Side, first: int, chunks: int) -> Iterator[str]:
+    def _stores(self, pattern: Pattern, first: int, chunks: int) -> Iterator[str]:
         """Return the stores of pixels, or of `chunks` vectors of each run, starting at a vector."""
+        side = self.dst
         total = chunks * prod(steps for _, steps, _ in self.rest(side))
         head, starts = _steps(total, pattern.work_items)
         for start in starts:
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
-            yield from self._place("dst", 0, chunks)
-            inside = self._inside("dst", 0, total, pattern.work_items)
-            if side.is_image and pattern.conversion is not None:
-                yield f"if ({' && '.join(inside) or '1'}) {{"
-                yield self._get_pixel(pattern, pattern.conversion)
-                yield "} }"
-                continue
-            run = yield from self._below_sizes(pattern, side, 0, inside)
-            place = f"(int)(n0 % {chunks}u){f' + {first}' if first else ''}"
-            if side.is_shifted:
+            guards = [] if total % pattern.work_items == 0 else [f"n0 < {total}u"]
+            inside, run = yield from self._places(pattern, side, 0, chunks, guards)
+            place = f"((int)(n0 % {chunks}u) + {first}) * {side.lanes}"
+            if side.is_image:
+                yield f"if ({inside}) {{"
+                yield self._get_pixel(pattern)
+            elif side.is_shifted:
                 yield from self._store_shifted(side, place, run, inside)
-                continue
-            vector, unit = vector_type(side.nbytes), integer_type(side.unit)
-            yield f"const int r0 = ({place}) * {side.lanes};"
-            yield f"const int count = {' && '.join(inside) or '1'} ? {run} - r0 : 0;"
-            read = f"const {vector} v = {self._read(side)};"
-            # an H200 is faster if it reads parts of vectors before the condition, others after it
-            yield from [read] * (not side.is_whole)
-            yield "if (count > 0) {"
-            yield f"__global {unit} *to = {side.in_dst('at0 + r0')};"
-            yield from [read] * side.is_whole
-            if side.is_whole:
-                yield f"*(__global {vector} *)to = v;"
             else:
-                place = ", 0, 0" if side.bits < BYTE_BITS else ""
-                yield f"store(to, v, 0, min(count, {side.lanes}){place});"
+                vector, unit = vector_type(side.nbytes), integer_type(side.unit)
+                yield f"const int r0 = {place};"
+                yield f"const int count = {inside} ? {run} - r0 : 0;"
+                read = f"const {vector} v = ({vector})({', '.join(self._vector(side))});"
+                # an H200 is faster if it reads parts of vectors before the condition, others after
+                yield from [read] * (not side.is_whole)
+                yield "if (count > 0) {"
+                yield f"__global {unit} *to = {side.in_dst('at0 + r0')};"
+                yield from [read] * side.is_whole
+                if side.is_whole:
+                    yield f"*(__global {vector} *)to = v;"
+                else:
+                    more = ", 0, 0" if side.bits < BYTE_BITS else ""
+                    yield f"store(to, v, 0, min(count, {side.lanes}){more});"
             yield "} }"
 
-    def _store_shifted(self, side: Side, place: str, run: str, inside: list[str]) -> Iterator[str]:
+    def _store_shifted(self, side: Side, place: str, run: str, inside: str) -> Iterator[str]:
         """Return the store of an aligned vector of a run that starts anywhere."""
         yield f"const uint misplaced = (uint)(uintptr_t)({side.in_dst('at0')});"
-        before = f"(int)(misplaced & {max(side.align, VECTOR) - 1}u) / {side.unit}"
+        before = f"(int)(misplaced & {self.lead - 1}u) / {side.unit}"
         if side.bits < BYTE_BITS:
             before = f"({before} * 2 + (int)(at0 & 1))"
-        yield f"const int r0 = ({place}) * {side.lanes} - {before};"
-        low, end = ("-r0", run) if self.skewed is None else ("-start - r0", "end")
-        yield f"const int low = max({low}, 0), high = min({end} - r0, {side.lanes});"
-        yield f"if ({' && '.join([*inside, 'low < high'])}) {{"
-        terms = ["local0"]
-        yield "int column = r0;"
-        if side.has_rows:
-            terms = self.local.terms(side.rest[0], "row")
+        yield f"const int r0 = {place} - {before};"
+        # rows of skewed tiles may start in the tile before
+        k = self.skewed
+        start = "" if k is None else f" - (int)min(i{k}, (index_t){self.steps(k)})"
+        yield f"const int low = max(-r0{start}, 0), high = min({run} - r0, {side.lanes});"
+        yield f"if (low < high && {inside}) {{" if inside != "1" else "if (low < high) {"
+        local, column = Text("local0"), "r0"
+        if side.rows is not None:
             yield "const int row = (int)mul_hi((uint)max(r0, 0), (uint)p.inverse);"
-            yield "column -= row * (int)p.row;"
-        local = " + ".join([*terms, f"column * {self.local.element}"])
-        lead = (self.lead + side.align) * BYTE_BITS
-        at = f"({local}) * {WORD_BITS // self.units_per_word} + {lead}"
+            yield "const int column = r0 - row * (int)p.row;"
+            local, column = local + self.local.offset([(side.rows, Text("row"))]), "column"
+        at = f"({local} + {column} * {self.element}) * {WORD_BITS // self.units_per_word}"
         place = ""
         if self.joined:
             digits = (k for k, _, _ in self.rest(side) if k in self.joined)
@@ -671,33 +627,24 @@ class Staged(Body):
             place = ", " + " + ".join([*(f"i{k} * p.dst{k}" for k in self.joined), *terms, "r0"])
             place += ", p.joined"
         yield f"store({side.in_dst('at0 + r0')}, words(tile, {at}), low, high{place});"
-        yield "} }"
 
-    def _read(self, side: Side) -> str:
-        """Return a vector of dst, read from local memory."""
-        words, ctype = side.nbytes // WORD, vector_type(side.nbytes)
-        if self.is_gathered:
-            # elements are in the order of src
-            pointer = f"(__local {integer_type(side.unit)} *)((__local uchar *)tile"
-            places = (self._along(side, 0, k) for k in range(side.lanes))
-            vector = words_of([f"(uint)*{pointer} + ({at}))" for at in places], side.bits)
-            return f"({ctype})({', '.join(vector)})"
-        at = self._along(side, 0, 0)
-        if side.bits >= BYTE_BITS and self._takes_vectors(side):
-            return f"*(__local {ctype} *)((__local uchar *)tile + ({at}))"
-        parts = [f"tile[({at}) / {self.units_per_word} + {k}]" for k in range(words)]
-        return f"({ctype})({', '.join(parts)})"
+    def _vector(self, side: Side) -> list[str]:
+        """Return the parts of a vector of dst, read from local memory."""
+        if not self.is_gathered:
+            return self._parts(side, 0)
+        # elements are in the order of src
+        ctype = integer_type(side.unit)
+        places = (self.along(side, Text("r0"), k) for k in range(side.lanes))
+        return words_of([f"(uint){self._tile(ctype, 0, at)}" for at in places], side.bits)
 
-    def _heads(self, pattern: Pattern, side: Side) -> Iterator[str]:
+    def _heads(self, pattern: Pattern, top: int) -> Iterator[str]:
         """Return the copies of the start of each row of local memory to the end of the last one."""
-        (top,) = side.rest
-        row, following = (" + ".join(self.local.terms(top, at)) for at in ("row", "(row + 1)"))
-        count = VECTOR // WORD + 1
-        yield f"const int row_bits = (int)p.row * {side.bits}, row_shift = 32 - row_bits % 32;"
+        per_word, lead, count = self.units_per_word, self.lead // WORD, VECTOR // WORD + 1
+        row, following = (self.local.offset([(top, Text(at))]) for at in ("row", "row + 1"))
+        yield f"const int row_bits = (int)p.row * {self.dst.bits}, row_shift = 32 - row_bits % 32;"
         total = (self.steps(top) - 1) * count
         yield f"for (int n = get_local_id(0); n < {total}; n += {pattern.work_items}) {{"
         yield f"    const int row = n / {count}, k = n % {count};"
-        per_word, lead = self.units_per_word, self.lead // WORD
         yield f"    const int to = ({row}) / {per_word} + {lead} + row_bits / 32 + k;"
         yield f"    const int from = ({following}) / {per_word} + {lead} + k;"
         yield "    const uint low = k ? tile[from - 1] : tile[to] << row_shift % 32;"
@@ -705,34 +652,19 @@ class Staged(Body):
         yield "}"
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
 
-    def _lanes_at(self, s: int) -> list[str]:
-        """Return the addresses in local memory of the lanes of pixel n{s}."""
-        step = self.local.strides[LANES]
-        return [f"pixel{s} + {lane * step}" for lane in range(PIXEL_LANES)]
-
-    def _get_pixel(self, pattern: Pattern, conversion: KernelFormula) -> str:
+    def _get_pixel(self, pattern: Pattern) -> str:
         """Return the statement that writes pixel n0, from local memory."""
-        places = self._lanes_at(0)
+        conversion, side = pattern.conversion, self.dst
+        assert conversion is not None  # noqa: S101 - for the type checker: an image has one
+        places = [self.along(side, Text("r0"), lane) for lane in range(side.lanes)]
         if conversion.moves_halves:
-            lanes = [f"vload_half(0, (__local const half *)({place}))" for place in places]
+            lanes = (f"vload_half(0, &{self._tile('const half', 0, at)})" for at in places)
             pixel = f"({pattern.dst.pixel_type})({', '.join(lanes)})"
         else:
-            ctype = pattern.src.element
-            lanes = [f"(uint)*(__local const {ctype} *)({place})" for place in places]
+            lanes = (f"(uint){self._tile(pattern.src.element, 0, at)}" for at in places)
             codes = list(map(conversion.converted, lanes))
             pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
         return pattern.dst.write("dst", "x0", "y0", pixel)
-
-    def _put_pixel(self, pattern: Pattern, conversion: KernelFormula, s: int) -> str:
-        """Return the statements that store a value of the image as a pixel in local memory."""
-        ctype = pattern.dst.element
-        lanes = [(place, f"v{s}.s{lane}") for lane, place in enumerate(self._lanes_at(s))]
-        if conversion.moves_halves:
-            stores = (f"vstore_half_rte({of}, 0, (__local half *)({at}));" for at, of in lanes)
-        else:
-            codes = ((at, conversion.converted(pattern.src.code_of_lane(of))) for at, of in lanes)
-            stores = (f"*(__local {ctype} *)({at}) = ({ctype})({code});" for at, code in codes)
-        return " ".join(stores)
 
 
 def _digit(loop: int, s: int) -> str:
@@ -745,13 +677,14 @@ def _stride(operand: str, loop: int) -> str:
     return f"p.{operand}_lane1" if loop == LANES else f"p.{operand}{loop}"
 
 
-def _digits(number: int, loops: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return (loop, index) of a number whose digits are steps of some loops, at a distance."""
-    digits = []
+def _digits(number: Index, loops: Iterable[Digit]) -> Iterator[tuple[int, Index]]:
+    """Return (loop, index) of the digits of a number, which are steps of some loops.
+
+    A loop without a number of steps has all the rest.
+    """
     for k, steps, scale in loops:
-        number, digit = divmod(number, steps)
-        digits.append((k, digit * scale))
-    return [(k, index) for k, index in digits if index]
+        yield k, (number % steps if steps else number) * scale
+        number = number // max(steps, 1)
 
 
 def _steps(total: int, work_items: int, most: int = 0) -> tuple[str, list[str]]:
@@ -879,19 +812,16 @@ def without_bank_conflicts(
     body: Staged, work_items: int, paddings: tuple[tuple[int, int], ...]
 ) -> Staged:
     """Return a body whose work items share few banks, with `paddings` after runs and vectors."""
-    word = body.units_per_word
-    sides = [body.first_indices(side, work_items) for side in (body.src, body.dst)]
 
-    def steps(local: LocalLayout) -> list[int]:
+    def steps(body: Staged) -> list[int]:
         """Return the steps in which the banks serve the first stores, and the first loads."""
-        words = ([sum(local.offset(*at) for at in item) // word for item in side] for side in sides)
-        return list(map(bank_steps, words))
+        return [bank_steps(body.first_words(side, work_items)) for side in (body.src, body.dst)]
 
     layouts = dict.fromkeys(laid_out(body, *padding) for padding in paddings)
-    best = min(layouts, key=lambda local: sum(steps(local)))
+    best = min((replace(body, local=local) for local in layouts), key=lambda body: sum(steps(body)))
     if body.is_gathered and steps(best)[1] > _MAX_GATHERED:
         return without_bank_conflicts(replace(body, is_gathered=False), work_items, paddings)
-    return replace(body, local=best)
+    return best
 
 
 def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
@@ -907,21 +837,21 @@ def laid_out(body: Staged, padding: int, gap: int) -> LocalLayout:
         is_ragged = gap_loop != side.run[-1] and body.steps(gap_loop) % gap_steps
         if not is_apart or gap_elements % side.lanes or is_ragged:
             gap = 0
-    strides, stride = [0] * (len(body.extents) + 1), body.local.element
+    strides, stride = [0] * (len(body.extents) + 1), body.element
     for k in side.run:
         strides[k] = stride
         stride *= body.loaded(k)
         if gap and k == gap_loop:
             # gaps are between whole vectors
-            vector = side.lanes * body.local.element
+            vector = side.lanes * body.element
             stride = -(-stride // vector) * vector + -(-body.loaded(k) // gap_steps) * gap
-    if side.has_rows:
+    if side.rows is not None:
         stride += (VECTOR + WORD) * word // WORD
     stride = -(-stride // (4 * word)) * 4 * word + padding
-    for k in side.rest:
+    for k in side.rest if side.rows is None else (side.rows,):
         strides[k] = stride
         stride *= body.loaded(k)
         if k == gap_loop:
             stride += -(-body.loaded(k) // gap_steps) * gap
     gaps = (gap, gap_loop, gap_steps, gap_elements) if gap else ()
-    return LocalLayout(body.local.element, tuple(strides), stride, *gaps)
+    return LocalLayout(tuple(strides), stride, *gaps)

@@ -29,7 +29,7 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, without
 from reorder.opencl.kernel.staged import (
     LANES,
-    LocalLayout,
+    Digit,
     Side,
     Staged,
     runs_of,
@@ -121,7 +121,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     src = runs_of(nest, 0, run, extents, bits[0], _widest(bits))._replace(rest=(0,))
     lanes, packed = VECTOR * BYTE_BITS // bits[1], WORD * BYTE_BITS // bits[1]
     dst = Side((0,), run, bits[1], lanes, is_shifted=True, align=_SECTOR)
-    body = Staged(tuple(extents), src, dst, LocalLayout(max(bits[1] // BYTE_BITS, 1)), packed)
+    body = Staged(tuple(extents), src, dst, packed)
     return _launched(task, nest, body, _WORK_ITEMS)
 
 
@@ -163,8 +163,8 @@ def try_lower_joined(task: KernelTask) -> tuple[Launch, ...]:
         nest = nest._replace(starts=nest.starts[:2], loops=tuple(moved), sizes=())
     src = runs_of(nest, 0, (0, top) if step > 1 else (top,), extents, bits[0], _widest(bits))
     src = src._replace(is_whole=src.is_whole and packed > 1 and task.conversion is not None)
-    dst = Side(tuple(range(top)), (top,), bits[1], vector, is_shifted=True, has_rows=True)
-    body = Staged(tuple(extents), src, dst, LocalLayout(max(bits[1] // BYTE_BITS, 1)), packed)
+    dst = Side(tuple(range(top)), (), bits[1], vector, is_shifted=True, rows=top)
+    body = Staged(tuple(extents), src, dst, packed)
     # for a product that is rounded down
     inverse = -(-(1 << WORD_BITS) // row)
     task = task._replace(numbers={**task.numbers, "row": row, "inverse": inverse})
@@ -270,15 +270,14 @@ def _staged(
     grow = (nest.loops[first].stride(k) for span, k in bounds if span)
     if first not in src.run and any(grow):
         return None
-    element = max(bits[1] // BYTE_BITS, 1)
     count = max(WORD * BYTE_BITS // bits[1], 1)
     shared = gcd(extents[first], count)
     packed = 1 if first in src.run or (shared < count and bits[1] >= BYTE_BITS) else shared
-    body = Staged(tuple(extents), src, dst, LocalLayout(element), packed)
+    body = Staged(tuple(extents), src, dst, packed)
     # fewer addresses are computed on the side where elements are at the same distances
     is_regular = body.is_regular(src) or dst.is_shifted or not body.is_regular(dst)
     if packed == 1 and not is_regular and min(bits) >= BYTE_BITS:
-        body = replace(body, is_gathered=element <= WORD)
+        body = replace(body, is_gathered=bits[1] <= WORD_BITS)
     return body
 
 
@@ -363,7 +362,7 @@ def _joined(nest: Nest, body: Staged) -> tuple[tuple[int, ...], int] | None:
     loops, chain = nest.loops, chain_of(nest.loops, 1, 1 << 62)
     run = () if chain is None else chain.run
     length = prod(loops[k].extent for k in run)
-    *lower, top = (*body.dst.run, *body.dst.rest[: body.dst.has_rows])
+    *lower, top = (*body.dst.run, *([] if body.dst.rows is None else [body.dst.rows]))
     steps = loops[top].extent % body.extents[top] or body.extents[top]
     is_long = top == body.skewed or steps * prod(loops[k].extent for k in lower) >= _WORD_OF_4
     others = (loop for k, loop in enumerate(loops) if k not in run)
@@ -424,9 +423,9 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
     buffer = side._replace(run=first, rest=rest)
-    pixels = Side(order=_order(extents, rectangle))
+    pixels = Side((LANES,), (), access.bits, PIXEL_LANES, order=_order(extents, rectangle))
     src, dst = (buffer, pixels) if image else (pixels, buffer)
-    tile = Staged(tuple(extents), src, dst, LocalLayout(access.nbytes))
+    tile = Staged(tuple(extents), src, dst)
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
     paddings = tuple((padding, 0) for padding in range(0, BANKS * WORD, gap))
     nest = nest._replace(loops=tuple(loops))
@@ -474,7 +473,7 @@ def _pixel_extents(
     return extents
 
 
-def _order(extents: list[int], rectangle: list[Chain]) -> tuple[tuple[int, int], ...]:
+def _order(extents: list[int], rectangle: list[Chain]) -> tuple[Digit, ...]:
     """Return the order of the pixels of a tile: a rectangle of the image, then the rest."""
     left = list(extents)
     order = []
@@ -484,5 +483,9 @@ def _order(extents: list[int], rectangle: list[Chain]) -> tuple[tuple[int, int],
             steps = left[k] if steps == 1 else steps
             order.append((k, steps))
             left[k] //= steps
-    order += enumerate(left)
-    return tuple((k, steps) for k, steps in order if steps > 1)
+    distances, digits = [1] * len(extents), []
+    for k, steps in (*order, *enumerate(left)):
+        if steps > 1:
+            digits.append((k, steps, distances[k]))
+            distances[k] *= steps
+    return tuple(digits)

@@ -74,17 +74,18 @@ def check_local_memory(body: Staged) -> None:
     def places(loops: tuple[int, ...]) -> np.ndarray[Any, Any]:
         found = np.zeros(1, np.int64)
         for k in loops:
-            steps = np.array([body.local.offset(k, i) for i in range(body.loaded(k))])
+            steps = np.array([body.local.offset([(k, i)]) for i in range(body.loaded(k))])
             found = (steps[:, None] + found).ravel()
         return found
 
     run = places(side.run)
-    every = (places(side.rest)[:, None] + run).ravel()
+    rest = side.rest if side.rows is None else (side.rows,)
+    every = (places(rest)[:, None] + run).ravel()
     assert np.unique(every).size == every.size
     assert every.max() < body.local.nbytes
     lanes = run.size if side.is_shifted else side.lanes
     vectors = run[: run.size // lanes * lanes].reshape(-1, lanes)
-    assert (np.diff(vectors) == body.local.element).all()
+    assert (np.diff(vectors) == body.element).all()
 
 
 def constant_operands(source: str) -> set[str]:
