@@ -6,11 +6,13 @@ a constant: a compiled function reads ``load_int(address, TASK.first)`` where Py
 ``Task(first=...)``. So no code spells out the index of a field.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from reorder.cpu.machine import SHARED_NBYTES
+from reorder.cpu.machine import LINE_NBYTES, SHARED_NBYTES
+from reorder.memory.buffers import address_of
 
 # An array of numbers, and one of a table's words; `numpy.typing` would have to be loaded for these.
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -63,6 +65,15 @@ def fields_in_lines(cls: type[_Fields], *first_of_line: str) -> _Fields:
 def nbytes_in_lines(fields: tuple[int, ...]) -> int:
     """Return the size in bytes, in whole cache lines, of the fields of `fields_in_lines`."""
     return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
+
+
+def joined_in_lines(arrays: Sequence[Array]) -> Array:
+    """Return arrays of one dtype as one that starts a cache line."""
+    nbytes = sum(array.nbytes for array in arrays)
+    space = np.empty(nbytes + LINE_NBYTES, np.uint8)
+    start = -address_of(space) % LINE_NBYTES
+    table: Array = space[start : start + nbytes].view(arrays[0].dtype)
+    return np.concatenate(arrays, out=table)
 
 
 def _names_of(cls: type[_Fields]) -> tuple[str, ...]:

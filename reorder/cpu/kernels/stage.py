@@ -100,14 +100,14 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     if types.operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
         _emit_rows(stage, _Operands.ONE)
         return
-    with either(table.operand_mask == 0) as (one, many):
+    with either(table.period == 0) as (one, many):
         with one:
             _emit_rows(stage, _Operands.ONE)
         with many:
             if types.operation is Operation.ACCUMULATE:  # the operands are in dst
                 _emit_rows(stage, _Operands.EACH)
                 return
-            with either(table.operand_shift == 0) as (ungrouped, grouped):
+            with either(table.shift == 0) as (ungrouped, grouped):
                 with ungrouped:
                     _emit_rows(stage, _Operands.EACH)
                 with grouped:
@@ -323,7 +323,8 @@ class _Row:
             return pick(one, [0] * codec.lanes)
         if self.has_groups:
             return self._read_groups(codec, side, i)
-        position = self.stage.table.operand_mask & i
+        period, i = self.stage.table.period, self.columns.like(i)
+        position = i - (i * self.stage.table.reciprocal).lshr(32) * period
         values = side.load(position, codec.lanes, mask).bitcast(vector)
         # ones outside the row, so that nothing is divided by zero
         return values if mask is None else where(mask, values, 1.0)
@@ -331,7 +332,7 @@ class _Row:
     def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
         """Return the operands of groups for a vector starting at element i."""
         lanes, parts = min(MIN_GROUP, codec.lanes), []
-        shift: Value = self.stage.table.operand_shift
+        shift: Value = self.stage.table.shift
 
         def operands_at(position: Value) -> Value:
             group = shift.like(position).lshr(shift)

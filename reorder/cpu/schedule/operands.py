@@ -1,81 +1,71 @@
 """The rows of a tile, and where an operation finds its operand: scales, zero points, the old dst.
 
-A row is a run of elements along the innermost nodes of a tile that is contiguous on all sides. With
-an operand in place, a row has one value for each element, or one for all. If that makes rows short,
-the values are gathered when the reorder is scheduled: a table has a block of values for each tile,
-in the order in which the tile is converted. Tiles with the same operands share a block. Examples:
+A row is a run of elements along the innermost nodes of a tile that is contiguous in src and in dst.
+All of its elements have one value of the operand, or each has one, or each group of adjacent ones.
+Values are in place where this leaves rows long. Otherwise they are gathered when the reorder is
+scheduled: a table has a block of values for each tile, in the order in which the tile is converted,
+and tiles with the same operands share a block. Values that repeat along a row are stored once, and
+the first ones again behind them, so that a vector can be loaded from any position. Examples:
 
-* scales of the channels of `aBcd16b`: a row is one block of channels in place; gathered, its 16
-  values are stored repeatedly, so a row goes on through all pixels;
-* images of 3 channels in `acdb`: a block has a value for each element of the tile;
+* scales of the channels of `aBcd16b`, or of any number of channels in `acdb`: in place, a row is
+  one block or one pixel; gathered, it goes on through all pixels;
 * scales in groups along dim b of `ab` if dst is `ba`: adjacent elements of a row of dst have
   different scales, which are far apart. A block has one value for each group.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress, takewhile
-from math import prod
-from operator import mul
+from itertools import dropwhile, takewhile
+from math import lcm, prod
 
 import numpy as np
 
 from memdesc.tuples import NamedTuple
 from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.cpu.tables import Words
-from reorder.plan.nodes import Node
+from reorder.plan.nodes import DST, SRC, Node
 
-# Operands that repeat along a row do so after a power of two of elements. At least this many values
-# are stored twice, so that a vector can be loaded from any position in the first copy.
-PERIOD = 64
-# Operands that repeat after fewer elements than this gain nothing from being stored repeatedly.
-_MIN_PERIOD = 8
-# Rows of fewer elements than this gain from gathered operands.
+# The operand among the strides of the nodes of a tile.
+_OPERAND = 2
+# The lanes of the widest vector: how many values are stored again where they repeat.
+_OVERLAP = 64
+# The values of a cache line. Up to the second number, values are stored as often as fills whole
+# lines, so that vectors that start lines of src or dst do so in a block.
+_LINE, _MAX_LINES = 16, 256
+# Rows of fewer elements than this gain from a value for each element of a group.
 _SHORT_COLUMNS = 32
 # The fewest elements of a group that shares a row with others: within this many lanes of a vector,
 # the operand changes at most once. Groups of more than the second number are rows of their own,
 # whose operand is loaded once.
 MIN_GROUP, _MAX_GROUP = 16, 128
-# The most values of a table. It has more than the values of the reorder only where values are
-# stored repeatedly, which takes up to 16 times the memory.
+# The most values of a table. It has more than the values of the reorder only where they repeat
+# after few elements.
 _MAX_TABLE = 1 << 22
-# The most values if they repeat after more than `PERIOD` elements: rows are long in place too, and
-# twice as many values, which no longer fit the first-level cache, cost more.
-_MAX_LONG = 1 << 13
-
-# Values of `StageTable.operand_mask`.
-_EACH, _ONE = -1, 0
 
 
 class TileRows(NamedTuple):
     """Rows of src, dst and an operand, and how an element finds its value of the operand."""
 
-    # the loops of a tile, outermost first, and their strides on each side
-    nodes: tuple[Node, ...]
-    sides: Sequence[list[int]]
+    # the loops over rows, outermost first, with a stride on each side
+    outer: tuple[Node, ...]
     # elements of a row
     columns: int
-    # the `operand_mask` and the `operand_shift` of a `StageTable`
-    mask: int = _ONE
+    # after how many elements the values of a row repeat; 0: it has one value
+    period: int = 0
+    # a group has `1 << shift` elements
     shift: int = 0
     # where the values of a block are, relative to the start of the tile; None: the operand is in
     # place
     block: Words | None = None
 
     @property
+    def reciprocal(self) -> int:
+        """2^32 / period, rounded up; 0 if no row is longer than the period."""
+        return -(-(1 << 32) // self.period) if 0 < self.period < self.columns else 0
+
+    @property
     def tables(self) -> list[list[int]]:
         """Where each row starts on each side."""
-        extents = [node.valid for node in reversed(self.nodes)]
-        sizes = accumulate(extents, mul, initial=1)
-        inner = next((k for k, size in enumerate(sizes) if size >= self.columns), len(extents))
-        return [offset_table(extents[inner:], strides[::-1][inner:]) for strides in self.sides]
-
-
-class Sides(NamedTuple):
-    """The strides of a tile's nodes, outermost first, in src, dst and an operand."""
-
-    src: list[int]
-    dst: list[int]
-    operand: list[int]
+        return [_offsets(self.outer, side) for side in range(_OPERAND + 1)]
 
 
 def dense_strides(extents: Sequence[int]) -> list[int]:
@@ -83,103 +73,99 @@ def dense_strides(extents: Sequence[int]) -> list[int]:
     return [prod(extents[k + 1 :]) for k in range(len(extents))]
 
 
-def tile_rows(nodes: tuple[Node, ...], sides: Sequence[list[int]]) -> TileRows:
-    """Return the longest rows that are contiguous on all sides."""
-    return TileRows(nodes, sides, _size(nodes[len(nodes) - _count(nodes, sides) :]))
+def run_of(nodes: Sequence[Node], *sides: int) -> int:
+    """Return the length of the longest row that is contiguous on some sides."""
+    return _size(nodes[len(nodes) - _count(nodes, *sides) :])
+
+
+def rows_of(nodes: Sequence[Node], side: int) -> tuple[list[int], int]:
+    """Return where the longest rows that are contiguous on a side start, and their length."""
+    outer = nodes[: len(nodes) - _count(nodes, side)]
+    return _offsets(outer, side), run_of(nodes, side)
 
 
 def _size(nodes: Iterable[Node]) -> int:
     return prod(node.valid for node in nodes)
 
 
-def _count(nodes: Sequence[Node], sides: Sequence[list[int]]) -> int:
-    """Return how many of the innermost nodes are contiguous on all sides."""
-    extents = [node.valid for node in reversed(nodes)]
-    return min(count_contiguous(extents, strides[::-1]) for strides in sides)
+def _offsets(nodes: Sequence[Node], side: int) -> list[int]:
+    """Return the offset of each step of some loops on a side."""
+    backwards = nodes[::-1]
+    return offset_table(
+        (node.valid for node in backwards), (node.strides[side] for node in backwards)
+    )
 
 
-def find_rows(
-    nodes: tuple[Node, ...], sides: Sides, loops: list[tuple[int, int]] | None = None
-) -> TileRows:
+def _count(nodes: Sequence[Node], *sides: int) -> int:
+    """Return how many of the innermost nodes are contiguous on all of some sides."""
+    backwards = nodes[::-1]
+    extents = [node.valid for node in backwards]
+    return min(
+        count_contiguous(extents, [node.strides[side] for node in backwards]) for side in sides
+    )
+
+
+def find_rows(nodes: tuple[Node, ...], loops: list[tuple[int, int]] | None = None) -> TileRows:
     """Return the longest rows of a tile whose elements find their operands.
 
-    `loops` are the extents of the loops over tiles, outermost first, with their strides in the
-    operand. Without them, operands are in place, and a row has one, or one for each element.
+    Nodes have strides in src, dst and the operand. `loops` are the extents of the loops over tiles,
+    outermost first, with their strides in the operand. Without them, operands are in place, and a
+    row has one, or one for each element.
     """
-    lengths = range(_count(nodes, sides[:2]), -1, -1)
+    lengths = range(_count(nodes, SRC, DST), -1, -1)
     blocks = 0 if loops is None else prod(extent for extent, stride in loops if stride)
-    rows = next(filter(None, (_rows_of(nodes, sides, inner, blocks) for inner in lengths)))
-    if not blocks or rows.columns >= _SHORT_COLUMNS:
-        return rows
-    for inner in lengths:
-        first = len(nodes) - inner
-        columns = _size(nodes[first:])
-        # the nodes of a row have places of their own in a block
-        kept = [k >= first or stride != 0 for k, stride in enumerate(sides.operand)]
-        is_small = blocks == 1 or all(sides.operand[first:])
-        fits = is_small and blocks * _size(compress(nodes, kept)) <= _MAX_TABLE
-        if fits and columns > rows.columns:
-            strides, block = _block(nodes, sides.operand, kept)
-            return TileRows(nodes, (*sides[:2], strides), columns, _EACH, block=block)
-    return rows
+
+    def longest(*, spreads: bool) -> TileRows:
+        ways = (_rows_of(nodes, inner, blocks, spreads=spreads) for inner in lengths)
+        return next(filter(None, ways))
+
+    rows = longest(spreads=False)
+    return longest(spreads=True) if blocks == 1 and rows.columns < _SHORT_COLUMNS else rows
 
 
-def _rows_of(nodes: tuple[Node, ...], sides: Sides, inner: int, blocks: int) -> TileRows | None:
+def _rows_of(nodes: tuple[Node, ...], inner: int, blocks: int, *, spreads: bool) -> TileRows | None:
     """Return rows of some innermost nodes; None if their operands would have to be gathered.
 
-    `blocks` is how many blocks a table would have; 0: operands are only in place.
+    `blocks` is how many blocks a table would have; 0: operands are only in place. With `spreads` a
+    block may have a value for each element of a group.
     """
-    first = len(nodes) - inner
-    row, strides = nodes[first:], sides.operand[first:]
-    rows = TileRows(nodes, sides, _size(row))
-    if not any(strides):
+    outer, row = nodes[: len(nodes) - inner], nodes[len(nodes) - inner :]
+    rows = TileRows(outer, _size(row))
+    # the nodes along which values do not repeat; among these, the groups of a value
+    changing = [*dropwhile(_is_constant, row)]
+    if not changing:
         return rows
-    if _count(row, [strides]) == inner:
-        return rows._replace(mask=_EACH)
-    if not blocks:
+    period = _size(changing)
+    if period == rows.columns and _count(changing, _OPERAND) == len(changing):
+        return rows._replace(period=period)
+    constant = len([*takewhile(_is_constant, reversed(changing))])
+    if not blocks or (constant and not spreads):
+        group, groups = _size(changing[-constant:]), changing[:-constant]
+        is_dense = period == rows.columns and _count(groups, _OPERAND) == len(groups)
+        if blocks and is_dense and MIN_GROUP <= group <= _MAX_GROUP and not group & (group - 1):
+            return rows._replace(period=period, shift=group.bit_length() - 1)
         return None
-    constant = len([*takewhile(lambda stride: not stride, reversed(strides))])
-    if not constant:
-        return _repeated(rows, inner, blocks)
-    # groups whose operands follow each other
-    group, outer = _size(row[inner - constant :]), inner - constant
-    is_dense = _count(row[:outer], [strides[:outer]]) == outer
-    if not is_dense or not MIN_GROUP <= group <= _MAX_GROUP or group & (group - 1):
+    # a block has values for each step of the loops over rows that have different ones
+    kept = [node for node in outer if not _is_constant(node)]
+    stored = values = period
+    if period < rows.columns:
+        period = lcm(values, _LINE) if lcm(values, _LINE) <= _MAX_LINES else values
+        stored = period + _OVERLAP
+    if blocks * _size(kept) * stored > _MAX_TABLE:
         return None
-    return rows._replace(mask=_EACH, shift=group.bit_length() - 1)
+    places = np.add.outer(_offsets(kept, _OPERAND), _offsets(changing, _OPERAND))
+    block = places[:, np.arange(stored) % values].reshape(-1)
+    strides = iter(dense_strides([*(node.valid for node in kept), stored]))
+    moved = (
+        node if _is_constant(node) else node._replace(strides=(*node.strides[:2], next(strides)))
+        for node in outer
+    )
+    return TileRows(tuple(moved), rows.columns, period, block=block)
 
 
-def _repeated(rows: TileRows, inner: int, blocks: int) -> TileRows | None:
-    """Return rows whose operands repeat; None if they do not, or not after a power of two."""
-    nodes, (src, dst, operand) = rows.nodes, rows.sides
-    changing = len([*takewhile(bool, reversed(operand))])
-    period = _size(nodes[len(nodes) - changing :])
-    is_power = period >= _MIN_PERIOD and not period & (period - 1)
-    if not is_power or changing > inner or any(operand[len(nodes) - inner : -changing]):
-        return None
-    kept = [stride != 0 for stride in operand]
-    stored = max(period, PERIOD)
-    times = 2 * stored // period
-    limit = _MAX_TABLE if stored == PERIOD else _MAX_LONG
-    if blocks * times * _size(compress(nodes, kept)) > limit:
-        return None
-    strides, block = _block(nodes, operand, kept)
-    sides = src, dst, [times * stride for stride in strides]
-    repeated = np.tile(block.reshape(-1, period), times).reshape(-1)
-    return rows._replace(sides=sides, mask=stored - 1, block=repeated)
-
-
-def _block(
-    nodes: tuple[Node, ...], strides: list[int], kept: list[bool]
-) -> tuple[list[int], Words]:
-    """Return the strides of a tile in its block of operands, and where their values are.
-
-    A block has a place for each step of the nodes that are kept.
-    """
-    extents = [node.valid if keep else 1 for node, keep in zip(nodes, kept, strict=True)]
-    dense = dense_strides(extents)
-    own = [stride if keep else 0 for stride, keep in zip(dense, kept, strict=True)]
-    return own, np.array(offset_table(extents[::-1], strides[::-1]))
+def _is_constant(node: Node) -> bool:
+    """Whether all steps of a loop have the same operand."""
+    return not node.strides[_OPERAND]
 
 
 def gathered(start: int, loops: list[tuple[int, int]], block: Words) -> tuple[Words, list[int]]:
@@ -187,11 +173,10 @@ def gathered(start: int, loops: list[tuple[int, int]], block: Words) -> tuple[Wo
 
     `start` is the place of the operand of the first tile; `loops` as for `find_rows`.
     """
-    strides, size = [], len(block)
-    for extent, stride in reversed(loops):
-        strides.append(size if stride else 0)
-        size *= extent if stride else 1
-    moving = [loop for loop in reversed(loops) if loop[1]]
-    starts = offset_table((extent for extent, _ in moving), (stride for _, stride in moving))
+    moving = [loop for loop in loops if loop[1]]
+    strides = iter(dense_strides([*(extent for extent, _ in moving), len(block)]))
+    starts = offset_table(
+        (extent for extent, _ in reversed(moving)), (stride for _, stride in reversed(moving))
+    )
     places = np.add.outer(np.array(starts) + start, block).reshape(-1)
-    return places, strides[::-1]
+    return places, [next(strides) if stride else 0 for _, stride in loops]

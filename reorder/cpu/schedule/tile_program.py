@@ -56,11 +56,12 @@ class StageTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # the operand of an element is at index `(position in the row & operand_mask) >> operand_shift`:
-    # the mask is 0 if the row has one operand, -1 if each element or group has one, a power of two
-    # less 1 if they repeat; a group has `1 << operand_shift` elements
-    operand_mask: int
-    operand_shift: int
+    # the operand of an element is at index `(position in the row % period) >> shift`; period 0:
+    # the row has one operand; a group has `1 << shift` elements
+    period: int
+    # 2^32 / period, rounded up; 0 if no row is longer than the period
+    reciprocal: int
+    shift: int
     # elements from each operand to its inverse, for `NARROW_QUOTIENT`
     inverses: int
     # the bits of beta as a number of the working type, for `ACCUMULATE`

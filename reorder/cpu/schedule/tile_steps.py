@@ -18,14 +18,7 @@ from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
-from reorder.cpu.schedule.operands import (
-    Sides,
-    TileRows,
-    dense_strides,
-    find_rows,
-    gathered,
-    tile_rows,
-)
+from reorder.cpu.schedule.operands import TileRows, dense_strides, find_rows, gathered, rows_of
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     KernelConfig,
@@ -49,6 +42,7 @@ from reorder.cpu.schedule.tile_program import (
     encode_tile,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS, Tile
+from reorder.cpu.tables import Array, joined_in_lines
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import simplify
 from reorder.values.binding import BETA
@@ -171,7 +165,8 @@ class _StepWriter:
         """
         order, nodes = _order(dst.strides), self.padded if padded else self.nodes
         operation = stage.operation
-        values: list[Any] = [Base.SRC]
+        base: Any = Base.SRC
+        values: list[Array] = []
         if stage.role:
             operation, values = tables_of(
                 stage, self.values[stage.role], has_fma=self.builder.machine.instructions.fma
@@ -180,7 +175,7 @@ class _StepWriter:
         if operation is Operation.ACCUMULATE:
             assert old is not None  # noqa: S101 - there are values to add
             beta = int.from_bytes(values[0].tobytes(), "little", signed=True)
-            strides, values = old.strides, [old.base]
+            strides, values, base = old.strides, [], old.base
             operand = DST if old.base is Base.DST else NO_OPERAND
         elif stage.role in self.varying:
             # operands follow src and dst
@@ -188,9 +183,9 @@ class _StepWriter:
             strides = [node.strides[operand] for node in nodes]
             extents = [node.extent for node in self.tile.outer]
             loops = [*zip(extents, self.outer_strides[operand], strict=True)]
-        sides = Sides(*([of[n] for n in order] for of in (src.strides, dst.strides, strides)))
-        ordered = tuple(nodes[n] for n in order)
-        rows = find_rows(ordered, sides, None if self.is_indirect else loops)
+        sides = [*zip(src.strides, dst.strides, strides, strict=True)]
+        ordered = tuple(nodes[n]._replace(strides=sides[n]) for n in order)
+        rows = find_rows(ordered, None if self.is_indirect else loops)
         if loops is not None and rows.block is not None:
             start = self.offsets[operand]
             places, self.outer_strides[operand] = gathered(start, loops, rows.block)
@@ -198,16 +193,19 @@ class _StepWriter:
         if rows.shift:
             # vectors may also load the operand that follows that of their last group
             values = [np.append(table, table[-1]) for table in values]
-        table = values[0] if len(values) == 1 else np.concatenate(values)
+        if values:
+            base = joined_in_lines(values)
         inverses = len(values[0]) if len(values) > 1 else 0
-        head = StageTable(len(rows.tables[0]), rows.columns, rows.mask, rows.shift, inverses, beta)
-        words = [start for starts in rows.tables for start in starts]
+        tables = rows.tables
+        found = rows.columns, rows.period, rows.reciprocal, rows.shift
+        head = StageTable(len(tables[0]), *found, inverses, beta)
+        words = [start for starts in tables for start in starts]
         lines = self._prefetched_lines(order)
         program = np.array([*head, *words, *lines], np.int64)
         bits = DATA_TYPES[self.config.src].bits if lines else 0
         streams = self._streams(dst, rows)
         code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
-        self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, table, operand))
+        self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, base, operand))
         return dst
 
     def _prefetched_lines(self, order: list[int]) -> list[int]:
@@ -224,13 +222,13 @@ class _StepWriter:
             return []
         src = self.in_place(Base.SRC, self.config.src)
         nodes = tuple(self.nodes[k] for k in _order(src.strides))
-        rows = tile_rows(nodes, [[node.strides[SRC] for node in nodes]])
-        (starts,), bits = rows.tables, src.bits
+        starts, columns = rows_of(nodes, SRC)
+        bits = src.bits
         is_in_order = len(starts) == 1 and self.tile.reads and order == _order(src.strides)
-        if is_in_order or rows.columns * bits < LINE_BITS:
+        if is_in_order or columns * bits < LINE_BITS:
             return []
         starts = [start * bits // BYTE_BITS for start in starts]
-        count = -(-rows.columns * bits // LINE_BITS)
+        count = -(-columns * bits // LINE_BITS)
         # the last byte of each line: if a row starts within a line, the tile before has read that
         # line
         lines = [start + LINE_NBYTES * (k + 1) - 1 for k in range(count) for start in starts]

@@ -21,7 +21,7 @@ from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_BITS
 from reorder.cpu.schedule.loops import contiguous_loops
-from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows, tile_rows
+from reorder.cpu.schedule.operands import dense_strides, find_rows, run_of
 from reorder.plan.nodes import DST, SRC, Box, Node
 from reorder.plan.passes import moved, simplify, src_and_dst, zeros_beyond
 
@@ -89,22 +89,21 @@ def cut_into_tiles(
 _ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
 
 
-def _cost_of_rows(
-    box: Box, width: int, start: int | None, inner: tuple[Node, ...], sides: list[list[int]]
-) -> float:
+def _cost_of_rows(box: Box, width: int, start: int | None, inner: tuple[Node, ...]) -> float:
     """Return the cost of writing the rows of a tile to a dst that exceeds the caches.
 
-    Moving the elements costs 1. `start` is where dst starts in its cache line, None for anywhere;
-    `sides` are the strides of the tile's nodes in src, dst and the operands. The model: whole
-    lines, which non-temporal stores write, cost nothing. Parts of lines, at both ends of rows that
-    do not start at lines, cost much: rows that start at lines may be 16 times shorter, unless they
-    are short because operands change.
+    Moving the elements costs 1. `start` is where dst starts in its cache line, None for anywhere.
+    The model: whole lines, which non-temporal stores write, cost nothing. Parts of lines, at both
+    ends of rows that do not start at lines, cost much: rows that start at lines may be 16 times
+    shorter, unless they are short because operands change.
     """
     line = LINE_BITS // width
-    src, dst, *operands = sides
-    run = row = tile_rows(inner, (src, dst)).columns
-    for operand in operands:
-        row = min(row, find_rows(inner, Sides(src, dst, operand), []).columns)
+    run = row = run_of(inner, SRC, DST)
+    for k in range(DST + 1, len(box.offsets)):
+        nodes = (
+            node._replace(strides=(*node.strides[: DST + 1], node.strides[k])) for node in inner
+        )
+        row = min(row, find_rows(tuple(nodes), []).columns)
     starts = [node.strides[DST] for node in box.nodes if abs(node.strides[DST]) >= row]
     is_aligned = start is not None and not any(at % line for at in (start, *starts))
     lines = row // line * (16 if is_aligned and row == run else 1)
@@ -258,7 +257,7 @@ def _order_by_cost(
     box: Box,
     counts: dict[int, int],
     widths: tuple[int, int],
-    cost_of_rows: Callable[[tuple[Node, ...], list[list[int]]], float] | None,
+    cost_of_rows: Callable[[tuple[Node, ...]], float] | None,
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
@@ -272,17 +271,18 @@ def _order_by_cost(
         inner = tuple(
             box.nodes[k]._replace(valid=min(counts[k], box.nodes[k].valid)) for k in order
         )
-        strides = [[node.strides[of] for node in inner] for of in range(len(box.offsets))]
         extents = [node.valid for node in inner]
         # whether contiguous runs of a tile in src and in dst are long enough
         is_read, is_written = (
-            tile_rows(inner, [strides[of]]).columns >= min(_MIN_RUN, prod(extents))
-            for of in (SRC, DST)
+            run_of(inner, of) >= min(_MIN_RUN, prod(extents)) for of in (SRC, DST)
         )
         for reads in (True, False) if is_read else (False,):
             cost: float = widths[SRC] * (not reads) + widths[DST] * (not is_written)
             if cost_of_rows is not None:
-                sides = [strides[SRC] if reads else dense_strides(extents), *strides[1:]]
-                cost += widths[DST] * cost_of_rows(inner, sides)
+                scratch = (
+                    node._replace(strides=(stride, *node.strides[1:]))
+                    for node, stride in zip(inner, dense_strides(extents), strict=True)
+                )
+                cost += widths[DST] * cost_of_rows(inner if reads else tuple(scratch))
             orders.append((cost, _TileOrder(order, reads, is_written)))
     return min(orders, key=lambda pair: pair[0])[1]

@@ -11,7 +11,7 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Instructions, Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
-from reorder.cpu.schedule.operands import Sides, dense_strides, find_rows
+from reorder.cpu.schedule.operands import dense_strides, find_rows
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Operation, StageTable, StageTypes
@@ -198,22 +198,29 @@ def test_a_schedule_has_no_addresses() -> None:
     assert max(map(abs, words)) < 1 << 32
 
 
+def _nodes(extents: tuple[int, ...], operand: tuple[int, ...]) -> tuple[Node, ...]:
+    """Return the loops of a tile that is dense in src and in dst."""
+    strides = zip(dense_strides(extents), dense_strides(extents), operand, strict=True)
+    return tuple(Node(extent, extent, of) for extent, of in zip(extents, strides, strict=True))
+
+
 @pytest.mark.parametrize(
     ("extents", "operand", "loops", "columns", "size"),
     [
-        # a block of 16 channels, stored 8 times; tiles of other blocks have other ones
-        ((60, 16), (0, 1), [(4, 16)], 960, 4 * 128),
-        # 3 channels: a value for each element
-        ((100, 3), (0, 1), [(2, 0)], 300, 300),
-        # groups that are far apart
-        ((4, 48), (0, 32), [(8, 1)], 48, 8 * 48),
+        # a block of 16 channels, stored 5 times; tiles of other blocks have other ones
+        ((60, 16), (0, 1), [(4, 16)], 960, 4 * 80),
+        # any number of channels, in whole lines if these are few
+        ((100, 3), (0, 1), [(2, 0)], 300, 112),
+        ((4, 48), (0, 32), [(8, 1)], 192, 8 * 112),
+        ((4, 1000), (0, 1), [(8, 1000)], 4000, 8 * 1064),
+        # a value for each element of small groups, if all tiles have the same
+        ((32, 8), (1, 0), [(4, 0)], 256, 256),
+        ((32, 8), (1, 0), [(4, 32)], 8, 0),
         # rows that are long in place
         ((4, 64), (64, 1), [(8, 256)], 256, 0),
         ((4, 64), (1, 0), [(8, 4)], 256, 0),
-        # 1,024 channels, stored twice where few tiles differ in them
-        ((4, 1024), (0, 1), [(56, 0)], 4096, 2048),
-        ((4, 1024), (0, 1), [(4, 1024)], 4096, 4 * 2048),
-        ((4, 1024), (0, 1), [(8, 1024)], 1024, 0),
+        # more values than a table holds
+        ((4, 1000), (0, 1), [(8000, 1000)], 1000, 0),
     ],
 )
 def test_operands_are_gathered_where_rows_would_be_short(
@@ -223,9 +230,7 @@ def test_operands_are_gathered_where_rows_would_be_short(
     columns: int,
     size: int,
 ) -> None:
-    nodes = tuple(Node(extent, extent, ()) for extent in extents)
-    sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
-    rows = find_rows(nodes, sides, loops)
+    rows = find_rows(_nodes(extents, operand), loops)
     blocks = prod(extent for extent, stride in loops if stride)
     assert (rows.columns, 0 if rows.block is None else blocks * len(rows.block)) == (columns, size)
 
@@ -247,7 +252,5 @@ def test_operands_are_gathered_where_rows_would_be_short(
 def test_a_row_has_several_groups_of_elements(
     extents: tuple[int, ...], operand: tuple[int, ...], columns: int, shift: int
 ) -> None:
-    nodes = tuple(Node(extent, extent, ()) for extent in extents)
-    sides = Sides(dense_strides(extents), dense_strides(extents), [*operand])
-    rows = find_rows(nodes, sides, [(2, 1 << 20)])
+    rows = find_rows(_nodes(extents, operand), [(2, 1 << 20)])
     assert (rows.columns, rows.shift) == (columns, shift)
