@@ -104,7 +104,7 @@ def _under_name(variant: str) -> Callable[[Any], Any]:
 
 def _in_place(old: Any) -> Any:
     """Leave operands where they are."""
-    return lambda nodes, sides, *_, **__: old(nodes, sides)
+    return lambda nodes, *_: old(nodes)
 
 
 def _at_zero(_: Any) -> Any:
@@ -131,7 +131,7 @@ def _without_joined_jobs(old: Any) -> Any:
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "runs in pieces": Mechanism({"schedule.cuts:_in_pieces": _returns(())}),
-    "tiles of narrow elements": Mechanism({"schedule.post_ops:KernelConfig.is_single": _value(0)}),
+    "tiles of narrow elements": Mechanism({"schedule.post_ops:Conversion.is_single": _value(0)}),
     "permuted elements": Mechanism(
         {
             "schedule.batches:permuted_boxes": _returns(()),
@@ -143,7 +143,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),
     "cuts between columns": Mechanism({"schedule.partition:_SHARED_LINE": _value(0)}),
     "gathered operands": Mechanism({"schedule.tile_steps:find_rows": _in_place}),
-    "operands that repeat": Mechanism({"schedule.operands:_repeated": _returns(None)}),
+    "operands that repeat": Mechanism({"schedule.operands:_OVERLAP": _value(1 << 22)}),
+    "groups in a row": Mechanism({"schedule.operands:_MAX_GROUP": _value(0)}),
     "exact inverses": Mechanism({"schedule.post_ops:has_exact_inverses": _returns(value=False)}),
     "quotients": Mechanism({"schedule.post_ops:has_quotient": _returns(value=False)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),

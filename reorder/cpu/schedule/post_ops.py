@@ -161,7 +161,7 @@ class Stage(NamedTuple):
         return next(iter(computes), self)._replace(src=src, dst=dst)
 
 
-class KernelConfig(NamedTuple):
+class Conversion(NamedTuple):
     """The types and the post-ops of a plan, which its boxes share."""
 
     src: str
@@ -170,8 +170,26 @@ class KernelConfig(NamedTuple):
     work: str
     # the type in which the zero points of src are subtracted
     exact: str
-    # the post-ops, by what their operands are
-    roles: frozenset[str]
+    # the operands of each post-op, by what they are
+    values: dict[str, Array]
+    # which of these differ between elements: the operands of boxes besides src and dst
+    varying: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: ReorderPlan) -> "Conversion":
+        """Return that of a plan."""
+        src, dst, bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
+        work = narrow_working_type(src, dst, arithmetic=bound.is_arithmetic)
+        values: dict[str, Array] = {**bound.by_role}
+        exact = difference_type(src, work, values.get("src_zero_point"))
+        if "src_zero_point" in values:
+            values["src_zero_point"] = -values["src_zero_point"]  # they are added
+        limit = largest_number(dst) if bound.saturates else None
+        if limit is not None:
+            values["largest"] = np.array([limit])
+        if bound.through_f16:
+            values["through_f16"] = np.zeros(1)
+        return cls(src, dst, work, exact, values, tuple(operand.role for operand in bound.varying))
 
     def stages(self, *, reads: bool, writes: bool) -> list[Stage]:
         """Return the stages between src and dst; none if elements are only moved.
@@ -183,7 +201,7 @@ class KernelConfig(NamedTuple):
         operations = [
             Stage(work, work, work, operation, role)
             for role, operation in _OPERATIONS.items()
-            if role in self.roles
+            if role in self.values
         ]
         if self.src == self.dst and not operations:
             return []
@@ -191,7 +209,7 @@ class KernelConfig(NamedTuple):
         # the types in which elements are computed
         first = self.src if reads and is_direct else as_bytes(self.src)
         last = self.dst if writes and is_direct else as_bytes(self.dst)
-        if "src_zero_point" in self.roles and self.exact != work:
+        if "src_zero_point" in self.values and self.exact != work:
             # the difference of numbers of more than 24 bits is exact in f64 only
             wide = operations[0]._replace(src=self.exact, dst=self.exact, work=self.exact)
             operations[:1] = [wide, convert(self.exact, work)]
@@ -216,47 +234,27 @@ class KernelConfig(NamedTuple):
 
         Integers of 4 bits are bytes there.
         """
-        return len(self.stages(reads=False, writes=False)) <= 1 and BETA not in self.roles
+        return len(self.stages(reads=False, writes=False)) <= 1 and BETA not in self.values
 
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch, where 4-bit ones may be bytes."""
-        types = {self.src, self.dst, *([self.work] if BETA in self.roles else [])}
+        types = {self.src, self.dst, *([self.work] if BETA in self.values else [])}
         for stage in self.stages(reads=False, writes=False):
             types |= {stage.src, stage.dst}
         return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
 
 
-def kernel_config(plan: ReorderPlan) -> KernelConfig:
-    """Return the types and the post-ops of a plan."""
-    src, dst, bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
-    work = narrow_working_type(src, dst, arithmetic=bound.is_arithmetic)
-    values = role_values(plan)
-    exact = difference_type(src, work, values.get("src_zero_point"))
-    return KernelConfig(src, dst, work, exact, frozenset(values))
-
-
-def role_values(plan: ReorderPlan) -> dict[str, Array]:
-    """Return the operands of each post-op of a plan."""
-    bound, values = plan.bound_attr, plan.bound_attr.by_role
-    if "src_zero_point" in values:
-        values["src_zero_point"] = -values["src_zero_point"]  # they are added
-    limit = largest_number(plan.dst.dtype.name) if bound.saturates else None
-    if limit is not None:
-        values["largest"] = np.array([limit])
-    if bound.through_f16:
-        values["through_f16"] = np.zeros(1)
-    return values
-
-
-def tables_of(stage: Stage, values: Array, *, has_fma: bool) -> tuple[Operation, list[Array]]:
+def tables_of(
+    stage: Stage, values: Array, instructions: Instructions
+) -> tuple[Operation, list[Array]]:
     """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
     operation, work = stage.operation, stage.work
     tables: tuple[Array, ...] = (values,)
     if operation is Operation.DIVIDE:
         if has_exact_inverses(values):
             operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
-        elif has_fma and has_quotient(values, work, stage.dst):
+        elif instructions.fma and has_quotient(values, work, stage.dst):
             operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
     return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
 

@@ -12,7 +12,7 @@ from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.batches import Batch, BatchBuilder, is_tiled
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Partition, StepRange, Workload, partition
-from reorder.cpu.schedule.post_ops import KernelConfig, kernel_config
+from reorder.cpu.schedule.post_ops import Conversion
 from reorder.cpu.schedule.program import points_in_bytes
 from reorder.cpu.schedule.tile_program import (
     OPERANDS,
@@ -22,7 +22,7 @@ from reorder.cpu.schedule.tile_program import (
     encode_tile,
 )
 from reorder.cpu.schedule.tile_steps import schedule_tile
-from reorder.cpu.schedule.tiles import Tile, cut_into_tiles
+from reorder.cpu.schedule.tiles import Tile, TileSpec, cut_into_tiles
 from reorder.cpu.tables import Words
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box, IndirectLoop
 from reorder.plan.passes import src_and_dst, zeros_of
@@ -38,45 +38,39 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    config = kernel_config(plan)
+    conversion = Conversion.of(plan)
+    spec = _spec(builder, conversion)
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):
         if box.indirect:
-            batches += _indirect_batches(builder, config, box)
+            batches += _indirect_batches(builder, conversion, spec, box)
         else:
-            inside, beyond = _tiles_of(builder, config, box)
+            inside, beyond = cut_into_tiles(box, spec)
             tiles += inside
             zeros += beyond
     if tiles:
         builder.kernels += ("tiles",)
-        batches.insert(0, _tile_batch(builder, config, tiles))
+        batches.insert(0, _tile_batch(builder, conversion, tiles))
     return batches + builder.move(zeros)
 
 
-def _tiles_of(
-    builder: BatchBuilder, config: KernelConfig, box: Box
-) -> tuple[list[Tile], list[Box]]:
-    """Return the tiles of a box without indirect loops, and the zeros beyond them."""
-    plan = builder.plan
-    limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
-    widths = plan.src.dtype.bits, plan.dst.dtype.bits
-    return cut_into_tiles(
-        box,
-        widths,
-        limit,
-        in_place=config.is_single,
-        place=builder.place_of_tiles,
-        streams=builder.exceeds,
-    )
+def _spec(builder: BatchBuilder, conversion: Conversion) -> TileSpec:
+    """Return what the tiles of a plan depend on."""
+    src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
+    limit = SLOT_BITS // conversion.max_bits & -_LIMIT_GRAIN
+    place = None if dst.is_packed else builder.place_of_tiles
+    return TileSpec((src.bits, dst.bits), limit, conversion.is_single, place, builder.exceeds)
 
 
-def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:
+def _indirect_batches(
+    builder: BatchBuilder, conversion: Conversion, spec: TileSpec, box: Box
+) -> list[Batch]:
     """Return the batches of a box with indirect loops: its tiles, their zeros, its padding."""
-    tiles, beyond = _tiles_of(builder, config, box._replace(indirect=()))
-    batches = [_tile_batch(builder, config, [tile], box.indirect) for tile in tiles]
+    tiles, beyond = cut_into_tiles(box._replace(indirect=()), spec)
+    batches = [_tile_batch(builder, conversion, [tile], box.indirect) for tile in tiles]
     # boxes of zeros have no operands besides src and dst
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     batches += [builder.move_indirect(zeros._replace(indirect=indirect)) for zeros in beyond]
@@ -89,7 +83,7 @@ def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
 
 def _tile_batch(
     builder: BatchBuilder,
-    config: KernelConfig,
+    conversion: Conversion,
     tiles: list[Tile],
     indirect: tuple[IndirectLoop, ...] = (),
 ) -> Batch:
@@ -98,7 +92,7 @@ def _tile_batch(
     workloads = []
     for tile in tiles:
         workloads.append(Workload(len(words), size_of(tile.outer), 1, 1, _size(tile)))
-        words += schedule_tile(builder, config, tile, is_indirect=bool(indirect))
+        words += schedule_tile(builder, conversion, tile, is_indirect=bool(indirect))
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte

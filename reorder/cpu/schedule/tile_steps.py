@@ -21,11 +21,10 @@ from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.operands import TileRows, dense_strides, find_rows, gathered, rows_of
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
-    KernelConfig,
+    Conversion,
     Stage,
     as_bytes,
     convert,
-    role_values,
     tables_of,
 )
 from reorder.cpu.schedule.program import encode
@@ -49,18 +48,19 @@ from reorder.values.binding import BETA
 
 
 def schedule_tile(
-    builder: BatchBuilder, config: KernelConfig, tile: Tile, *, is_indirect: bool
+    builder: BatchBuilder, conversion: Conversion, tile: Tile, *, is_indirect: bool
 ) -> list[Any]:
     """Return the instruction of tiles of one shape, as `encode_tile` does.
 
     With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
     """
-    writer = _StepWriter(builder, config, tile, is_indirect=is_indirect)
-    buffer, in_dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
-    stages = config.stages(reads=tile.reads, writes=tile.writes)
+    writer = _StepWriter(builder, conversion, tile, is_indirect=is_indirect)
+    buffer = writer.in_place(Base.SRC, conversion.src)
+    in_dst = writer.in_place(Base.DST, conversion.dst)
+    stages = conversion.stages(reads=tile.reads, writes=tile.writes)
     if stages and not tile.reads:
         buffer = writer.move(buffer, writer.slot(Base.VALUES, stages[0].src))
-    old = writer.read_old() if BETA in config.roles else None
+    old = writer.read_old() if BETA in conversion.values else None
     for k, stage in enumerate(stages, 1):
         is_last = tile.writes and k == len(stages)
         other = Base.OTHERS if buffer.base is Base.VALUES else Base.VALUES
@@ -98,12 +98,10 @@ class _StepWriter:
     """Writes the steps of tiles of one shape; parameters as for `schedule_tile`."""
 
     def __init__(
-        self, builder: BatchBuilder, config: KernelConfig, tile: Tile, *, is_indirect: bool
+        self, builder: BatchBuilder, conversion: Conversion, tile: Tile, *, is_indirect: bool
     ) -> None:
-        self.builder, self.config, self.tile, self.is_indirect = builder, config, tile, is_indirect
-        # the operands of post-ops, and the roles of those that differ between elements
-        self.values = role_values(builder.plan)
-        self.varying = [operand.role for operand in builder.plan.bound_attr.varying]
+        self.builder, self.conversion = builder, conversion
+        self.tile, self.is_indirect = tile, is_indirect
         # the data of a tile, and the tile with its padding, which moves write
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.padded = tuple(node._replace(valid=node.extent) for node in tile.inner)
@@ -139,12 +137,12 @@ class _StepWriter:
 
     def read_old(self) -> _Buffer:
         """Return the values that dst holds before the reorder."""
-        old = self.in_place(Base.DST, self.config.dst)
+        old = self.in_place(Base.DST, self.conversion.dst)
         if not self.tile.writes:
             old = self.move(old, self.slot(Base.OLD_ELEMENTS, old.dtype))
-        if old.dtype == self.config.work:
+        if old.dtype == self.conversion.work:
             return old
-        return self.convert(old, self.slot(Base.OLD_VALUES, self.config.work))
+        return self.convert(old, self.slot(Base.OLD_VALUES, self.conversion.work))
 
     def convert(self, src: _Buffer, dst: _Buffer, *, padded: bool = False) -> _Buffer:
         """Convert into another type."""
@@ -168,18 +166,17 @@ class _StepWriter:
         base: Any = Base.SRC
         values: list[Array] = []
         if stage.role:
-            operation, values = tables_of(
-                stage, self.values[stage.role], has_fma=self.builder.machine.instructions.fma
-            )
+            given = self.conversion.values[stage.role]
+            operation, values = tables_of(stage, given, self.builder.machine.instructions)
         strides, loops, operand, beta = [0] * len(nodes), None, NO_OPERAND, 0
         if operation is Operation.ACCUMULATE:
             assert old is not None  # noqa: S101 - there are values to add
             beta = int.from_bytes(values[0].tobytes(), "little", signed=True)
             strides, values, base = old.strides, [], old.base
             operand = DST if old.base is Base.DST else NO_OPERAND
-        elif stage.role in self.varying:
+        elif stage.role in self.conversion.varying:
             # operands follow src and dst
-            operand = DST + 1 + self.varying.index(stage.role)
+            operand = DST + 1 + self.conversion.varying.index(stage.role)
             strides = [node.strides[operand] for node in nodes]
             extents = [node.extent for node in self.tile.outer]
             loops = [*zip(extents, self.outer_strides[operand], strict=True)]
@@ -202,7 +199,7 @@ class _StepWriter:
         words = [start for starts in tables for start in starts]
         lines = self._prefetched_lines(order)
         program = np.array([*head, *words, *lines], np.int64)
-        bits = DATA_TYPES[self.config.src].bits if lines else 0
+        bits = DATA_TYPES[self.conversion.src].bits if lines else 0
         streams = self._streams(dst, rows)
         code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
         self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, base, operand))
@@ -220,7 +217,7 @@ class _StepWriter:
         has_stage = any(isinstance(step.interpreter, StageTypes) for step in self.steps)
         if not self.builder.streams_rows or has_stage:
             return []
-        src = self.in_place(Base.SRC, self.config.src)
+        src = self.in_place(Base.SRC, self.conversion.src)
         nodes = tuple(self.nodes[k] for k in _order(src.strides))
         starts, columns = rows_of(nodes, SRC)
         bits = src.bits
@@ -249,7 +246,7 @@ class _StepWriter:
         place = self.builder.place_of_tiles
         if place is None or self.is_indirect or not self.builder.exceeds:
             return False
-        line = LINE_BITS // DATA_TYPES[self.config.dst].bits
+        line = LINE_BITS // DATA_TYPES[self.conversion.dst].bits
         starts = [place + self.offsets[DST], *self.outer_strides[DST]]
         return not any(start % line for start in starts)
 

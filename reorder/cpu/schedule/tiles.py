@@ -12,8 +12,7 @@ starting with those that would leave a tail, and the remaining counts grow as fa
 allows, innermost nodes first. Nodes are given by their index in the box.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import compress, product
 from math import prod
 
@@ -40,29 +39,42 @@ class Tile(NamedTuple):
     writes: bool
 
 
-def cut_into_tiles(
-    box: Box,
-    widths: tuple[int, int],
-    limit: int,
-    *,
-    in_place: bool,
-    place: int | None = None,
-    streams: bool = False,
-) -> tuple[list[Tile], list[Box]]:
+class TileSpec(NamedTuple):
+    """What the tiles of a reorder depend on besides their box."""
+
+    # bits of elements of src and dst
+    widths: tuple[int, int]
+    # how many of the wider ones a slot holds
+    limit: int
+    # whether one stage computes dst from src, so only elements that are moved need scratch
+    is_single: bool
+    # elements from the start of a cache line to dst; None: any number
+    place: int | None = None
+    # whether src and dst exceed the caches
+    exceeds: bool = False
+
+    @property
+    def line(self) -> int:
+        """How many elements of dst a cache line has."""
+        return LINE_BITS // self.widths[DST]
+
+    def start_of(self, box: Box) -> int | None:
+        """Return the elements from the start of a cache line to where a box starts in dst."""
+        return None if self.place is None else self.place + box.offsets[DST]
+
+
+def cut_into_tiles(box: Box, spec: TileSpec) -> tuple[list[Tile], list[Box]]:
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
-    `widths` are the bits of elements of src and dst; a slot holds `limit` of the wider ones. With
-    `in_place`, one stage computes dst from src, so only elements that are moved need scratch. If
-    dst starts `place` elements into a cache line, tiles start at lines where they can. With
-    `streams`, src and dst exceed the caches.
+    Tiles start at lines of dst where they can.
     """
-    nodes = box.nodes
+    nodes, widths = box.nodes, spec.widths
     if box.is_zero:
         return [], [src_and_dst(box)]
     # 4-bit elements of dst are packed together with the padding
     padded = widths[DST] < BYTE_BITS
-    if widths[0] == widths[1] < BYTE_BITS:
-        counts = _tile_counts(nodes, limit, padded=padded)
+    if widths[SRC] == widths[DST] < BYTE_BITS:
+        counts = _tile_counts(nodes, spec.limit, padded=padded)
         order = _TileOrder(_order_of_side(nodes, counts, DST), reads=False, writes=False)
         return _tiles_of(box, counts, {}, order)
     narrow, wide = sorted(max(BYTE_BITS, width) for width in widths)
@@ -70,15 +82,11 @@ def cut_into_tiles(
     # scratch gains nothing from that, and many small ones are shared more evenly among threads.
     # A tile is one run of dst if it is written in place then, and has whole lines of src.
     for bits, line in product(
-        (0, narrow, wide) if in_place else (wide,), (LINE_BITS // widths[SRC], 0)
+        (0, narrow, wide) if spec.is_single else (wide,), (LINE_BITS // widths[SRC], 0)
     ):
-        counts = _tile_counts(nodes, limit * wide // (bits or wide), line, padded=padded)
-        start, heads = None, {}
-        if place is not None and not padded:
-            heads = _heads(box, counts, LINE_BITS // widths[1], place)
-            start = 0 if heads else place + box.offsets[DST]
-        cost_of_rows = partial(_cost_of_rows, box, widths[1], start) if streams else None
-        order = _order_by_cost(box, counts, widths, cost_of_rows)
+        counts = _tile_counts(nodes, spec.limit * wide // (bits or wide), line, padded=padded)
+        heads = _heads(box, spec, counts)
+        order = _order_by_cost(box, spec, counts, 0 if heads else spec.start_of(box))
         scratch = compress(widths, (not order.reads, not order.writes))
         if max(scratch, default=0) <= bits and (order.writes or not line):
             break
@@ -89,7 +97,7 @@ def cut_into_tiles(
 _ROW_COSTS = (2, 4.0), (16, 2.5), (32, 1.5)
 
 
-def _cost_of_rows(box: Box, width: int, start: int | None, inner: tuple[Node, ...]) -> float:
+def _cost_of_rows(box: Box, spec: TileSpec, start: int | None, inner: tuple[Node, ...]) -> float:
     """Return the cost of writing the rows of a tile to a dst that exceeds the caches.
 
     Moving the elements costs 1. `start` is where dst starts in its cache line, None for anywhere.
@@ -97,7 +105,6 @@ def _cost_of_rows(box: Box, width: int, start: int | None, inner: tuple[Node, ..
     ends of rows that do not start at lines, cost much: rows that start at lines may be 16 times
     shorter, unless they are short because operands change.
     """
-    line = LINE_BITS // width
     run = row = run_of(inner, SRC, DST)
     for k in range(DST + 1, len(box.offsets)):
         nodes = (
@@ -105,23 +112,24 @@ def _cost_of_rows(box: Box, width: int, start: int | None, inner: tuple[Node, ..
         )
         row = min(row, find_rows(tuple(nodes), []).columns)
     starts = [node.strides[DST] for node in box.nodes if abs(node.strides[DST]) >= row]
-    is_aligned = start is not None and not any(at % line for at in (start, *starts))
-    lines = row // line * (16 if is_aligned and row == run else 1)
+    is_aligned = start is not None and not any(at % spec.line for at in (start, *starts))
+    lines = row // spec.line * (16 if is_aligned and row == run else 1)
     return next((cost for limit, cost in _ROW_COSTS if lines < limit), 0.0)
 
 
-def _heads(box: Box, counts: dict[int, int], line: int, place: int) -> dict[int, int]:
+def _heads(box: Box, spec: TileSpec, counts: dict[int, int]) -> dict[int, int]:
     """Return the steps before the first line of a node that is cut into whole lines of dst.
 
-    A line has `line` elements. There are no such steps unless all rows start at the same place in
-    their lines.
+    There are no such steps unless all rows start at the same known place in their lines.
     """
-    heads = {}
+    start, heads = spec.start_of(box), {}
+    if start is None:
+        return {}
     for k, node in enumerate(box.nodes):
         is_contiguous = node.strides[DST] == 1 and counts.get(k, 0) < node.valid
-        if is_contiguous and counts.get(k, 0) % line == 0:
-            heads[k] = -(place + box.offsets[DST]) % line
-        elif node.strides[DST] % line:
+        if is_contiguous and counts.get(k, 0) % spec.line == 0:
+            heads[k] = -start % spec.line
+        elif node.strides[DST] % spec.line:
             return {}
     return heads
 
@@ -254,18 +262,15 @@ def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) ->
 
 
 def _order_by_cost(
-    box: Box,
-    counts: dict[int, int],
-    widths: tuple[int, int],
-    cost_of_rows: Callable[[tuple[Node, ...]], float] | None,
+    box: Box, spec: TileSpec, counts: dict[int, int], start: int | None
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    `counts` are those of `_tile_counts`. Moving an element costs its bits, and writing rows of dst
-    costs `cost_of_rows` times that, if it is given: elements may be moved out of src to make these
-    rows longer.
+    `counts` are those of `_tile_counts`. Moving an element costs its bits, and beyond the caches
+    writing rows of dst costs `_cost_of_rows` times that: elements may be moved out of src to make
+    these rows longer.
     """
-    orders = []
+    widths, orders = spec.widths, []
     for side in (DST, SRC):
         order = _order_of_side(box.nodes, counts, side)
         inner = tuple(
@@ -278,11 +283,12 @@ def _order_by_cost(
         )
         for reads in (True, False) if is_read else (False,):
             cost: float = widths[SRC] * (not reads) + widths[DST] * (not is_written)
-            if cost_of_rows is not None:
+            if spec.exceeds:
                 scratch = (
                     node._replace(strides=(stride, *node.strides[1:]))
                     for node, stride in zip(inner, dense_strides(extents), strict=True)
                 )
-                cost += widths[DST] * cost_of_rows(inner if reads else tuple(scratch))
+                read = inner if reads else tuple(scratch)
+                cost += widths[DST] * _cost_of_rows(box, spec, start, read)
             orders.append((cost, _TileOrder(order, reads, is_written)))
     return min(orders, key=lambda pair: pair[0])[1]

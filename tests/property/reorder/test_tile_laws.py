@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memdesc import MemoryDesc, memory_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder import Attr, plan_reorder
-from reorder.cpu.schedule.tiles import cut_into_tiles
+from reorder.cpu.schedule.tiles import TileSpec, cut_into_tiles
 from reorder.plan import Box, Node
 from tests.reorders import box_map, check, element_map
 from tests.strategies import desc_pairs
@@ -19,20 +19,14 @@ from tests.strategies import desc_pairs
 
 def _check_cut(
     pair: tuple[MemoryDesc, MemoryDesc],
-    widths: tuple[int, int],
-    limit: int,
-    *,
-    in_place: bool,
-    place: int | None = None,
-    streams: bool = False,
+    spec: TileSpec,
 ) -> None:
+    (widths, limit, in_place, *_) = spec
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        tiles, zeros = cut_into_tiles(
-            box, widths, limit, in_place=in_place, place=place, streams=streams
-        )
+        tiles, zeros = cut_into_tiles(box, spec)
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -80,13 +74,13 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     place: int | None,
     streams: bool,
 ) -> None:
-    _check_cut(pair, widths, limit, in_place=in_place, place=place, streams=streams)
+    _check_cut(pair, TileSpec(widths, limit, in_place, place, streams))
 
 
 def test_tiles_start_cache_lines_of_dst() -> None:
     src, dst = memory_desc((1024, 300), "s8", "ab"), memory_desc((1024, 300), "f32", "ba")
     (box,) = plan_reorder(src, dst).boxes
-    tiles, _ = cut_into_tiles(box, (8, 32), 4096, in_place=True, place=4)
+    tiles, _ = cut_into_tiles(box, TileSpec((8, 32), 4096, is_single=True, place=4))
     starts = {tile.offsets[1] % 1024 for tile in tiles} - {0}
     assert starts
     assert all((start + 4) % 16 == 0 for start in starts)
@@ -118,7 +112,9 @@ def test_beyond_the_caches_the_side_is_moved_that_leaves_long_rows_of_dst(
     (box,) = plan_reorder(src, dst).boxes
     widths = src.dtype.bits, dst.dtype.bits
     limit = 2**17 // max(widths)
-    tiles, _ = cut_into_tiles(box, widths, limit, in_place=True, place=place, streams=True)
+    tiles, _ = cut_into_tiles(
+        box, TileSpec(widths, limit, is_single=True, place=place, exceeds=True)
+    )
     sides = {(tile.reads, tile.writes) for tile in tiles}
     assert sides == {(moved != "src", moved != "dst")}
 
@@ -127,7 +123,7 @@ def test_choosing_tiles_makes_no_tables_of_their_rows() -> None:
     src, dst = memory_desc((2, 256, 56, 56), "bf16"), memory_desc((2, 256, 56, 56), "f32", "acdb")
     (box,) = plan_reorder(src, dst).boxes
     with mock.patch("reorder.cpu.schedule.operands.offset_table") as offset_table:
-        cut_into_tiles(box, (16, 32), 4096, in_place=True, place=0, streams=True)
+        cut_into_tiles(box, TileSpec((16, 32), 4096, is_single=True, place=0, exceeds=True))
     assert not offset_table.called
 
 
@@ -149,7 +145,7 @@ def test_beyond_the_caches_short_rows_of_scales_leave_src_in_place(
     attr = Attr(dst_scale=np.linspace(1, 2, channels), dst_scale_mask=2)
     (box,) = plan_reorder(src, dst, attr).boxes
     widths = 32, dst.dtype.bits
-    tiles, _ = cut_into_tiles(box, widths, 4096, in_place=True, place=0, streams=True)
+    tiles, _ = cut_into_tiles(box, TileSpec(widths, 4096, is_single=True, place=0, exceeds=True))
     is_read = pixels > 0
     assert all((tile.reads, tile.writes) == (is_read, not is_read) for tile in tiles)
     if is_read:
@@ -173,7 +169,7 @@ def test_tiles_of_large_tensors_fit_the_scratch(
 ) -> None:
     pair = memory_desc(dims, "s8", stag), memory_desc(dims, "s8", dtag)
     for widths in ((8, 64), (8, 32), (32, 8), (32, 4)):
-        _check_cut(pair, widths, 2048, in_place=in_place)
+        _check_cut(pair, TileSpec(widths, 2048, in_place))
 
 
 # what tiles once went wrong with: types, layouts and dims
@@ -215,6 +211,6 @@ def test_conversions_of_padding_and_tails_are_right(case: str) -> None:
 
 def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
-    _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
+    _check_cut((src, memory_desc((70, 80), "f32", "ba")), TileSpec((32, 8), 256, is_single=False))
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
-    assert cut_into_tiles(zeros, (32, 8), 256, in_place=False)[0] == []
+    assert cut_into_tiles(zeros, TileSpec((32, 8), 256, is_single=False))[0] == []
