@@ -280,7 +280,7 @@ class Variant:
         with self._active():
             for schedule in run._places.values():  # noqa: SLF001 - as its first calls would
                 for batch in schedule.batches:
-                    _ = batch.job
+                    batch.job_at(batch.origin)
                 if schedule.has_job:
                     schedule.job_at()
         return run
