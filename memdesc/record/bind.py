@@ -129,14 +129,13 @@ class _Equation(NamedTuple):
 
     def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
         """Return the value of its only unknown; None if no integer solves it."""
-        powers = self.axis.powers
+        powers = dict(self.axis.powers)
         own = powers.pop(name)
-        known = {word: int(word if word.isdecimal() else values[word]) for word in powers}
-        if not self.size or not all(known.values()):
+        if not self.size or not all(int(values[word]) for word in powers):
             return None
-        solution = self.size
+        solution = self.size / self.axis.number
         for word, power in powers.items():
-            solution /= Fraction(known[word]) ** power
+            solution /= Fraction(int(values[word])) ** power
         solution **= own
         return int(solution) if solution.denominator == 1 else None
 
@@ -277,8 +276,7 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
         count = len(values)
         for equation in equations:
             axis = equation.axis
-            names = [word for word in axis.powers if not word.isdecimal()]
-            unknown = [name for name in names if name not in values]
+            unknown = [name for name in axis.powers if name not in values]
             if len(unknown) != 1:
                 continue
             name, factor = unknown[0], axis.factors[0]
@@ -288,7 +286,7 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
                 continue
             solution = equation.solved(name, values)
             if solution is None:
-                shown = ", ".join(f"{n}={values[n]}" for n in names if n in values)
+                shown = ", ".join(f"{n}={values[n]}" for n in axis.powers if n in values)
                 raise MemdescError(
                     f"{equation.stored} does not have {axis.text}{shown and f' with {shown}'}"
                 )
@@ -326,32 +324,30 @@ def shape_like(shape: tuple[int, ...], ndims: int) -> tuple[int, ...]:
 
 def _misfit(held: Stored, words: Words) -> str:
     """Return how a stored tensor differs from one of a record; empty if it does not."""
-    dtype = held.element
     if words.desc is not None and held.desc == words.desc:
         return ""
     if held.is_described:
         wanted = words.desc or f"{words.dtype} of {words.shape}"
         return f"holds {_named(held.desc)}, as the descriptor stored with it says, not {wanted!r}"
     if held.nbytes == words.nbytes:
-        held_type, word_type = (DATA_TYPES.get(name) for name in (dtype, words.dtype))
         # bytes in wider words, which bitsandbytes calls quant_storage
         are_bytes = words.dtype == "u8" and all(
             len(shape_like(shape, 1)) == 1 for shape in (held.shape, words.shape)
         )
-        # integers that are not words mean other numbers in another type
-        is_word = words.desc is None or words.desc.dtype.name != words.dtype
-        # words of integers of another width, or the bits of a type that the container lacks
-        is_alike = held_type is not None and word_type is not None and dtype == f"u{word_type.bits}"
-        if held_type is not None and word_type is not None and word_type.numpy.kind in "iu":
-            is_alike = held_type.numpy.kind in "iu" and not held_type.is_packed and is_word
-        is_alike = is_alike and held.shape[:-1] == words.shape[:-1]
-        if held.is_flat(2) or are_bytes or is_alike:
+        # the bits of a type that the container lacks
+        is_alike = held.element == f"u{DATA_TYPES[words.dtype].bits}"
+        if is_word(words.dtype):
+            # words of integers of another width; integers that are not words mean other numbers
+            holds_words = words.desc is None or words.desc.dtype.name != words.dtype
+            is_alike = is_word(held.element) and holds_words
+        if held.is_flat(2) or are_bytes or (is_alike and held.shape[:-1] == words.shape[:-1]):
             return ""
-    if dtype == words.dtype and shape_like(held.shape, len(words.shape)) == words.shape:
+    shape = shape_like(held.shape, len(words.shape))
+    if (held.element, shape) == (words.dtype, words.shape):
         return ""
     return (
-        f"of {dtype} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} of "
-        f"{words.dtype} and {words.nbytes} bytes"
+        f"of {held.element} has the shape {held.shape} and {held.nbytes} bytes, not {words.shape} "
+        f"of {words.dtype} and {words.nbytes} bytes"
     )
 
 

@@ -122,6 +122,7 @@ _BOOKS: Mapping[str, Codebook] = {
 }
 # A block type is a line of its name, its number in GGUF, the bytes and the elements of a block, and
 # the formula; then follow its fields: type / group, @ first element, extent x stride of each loop.
+# `qh_0..2` are three fields, each of which starts `+1` elements after the one before it.
 _TABLE = """
 q4_0 2 18/32: d * qs-8
   d f16/32 @0; qs u4 @4 2x1 16x2
@@ -151,25 +152,20 @@ tq1_0 34 54/256: d * qs[ternary]
 tq2_0 35 66/256: d * qs-1
   qs u2 @0 2x128 4x1 32x4; d f16/256 @32
 iq1_s 19 50/256: d * sc_*[quarters_8] * (qs|qh_*[iq1] - delta[delta])
-  d f16/256 @0; qs u8/8 @2 32x1; qh_0 u1/8 @272 8x16 4x3; qh_1 u1/8 @273 8x16 4x3;
-  qh_2 u1/8 @274 8x16 4x3; sc_low u2/32 @142 8x8; sc_high u1/32 @286 8x16; delta u1/32 @287 8x16
+  d f16/256 @0; qs u8/8 @2 32x1; qh_0..2 u1/8 @272+1 8x16 4x3; sc_low u2/32 @142 8x8;
+  sc_high u1/32 @286 8x16; delta u1/32 @287 8x16
 iq1_m 29 56/256: d_*[f16] * sc_*[quarters_8] * (qs|qh_*[iq1] - delta[delta])
   qs u8/8 @0 32x1; qh_low u2/8 @128 32x2; qh_high u1/8 @258 32x4; delta u1/8 @259 32x4;
-  sc_0 u1/16 @384 4x16 4x3; sc_1 u1/16 @385 4x16 4x3; sc_2 u1/16 @386 4x16 4x3; d_0 u4/256 @99;
-  d_1 u4/256 @103; d_2 u4/256 @107; d_3 u4/256 @111
+  sc_0..2 u1/16 @384+1 4x16 4x3; d_0..3 u4/256 @99+4
 iq2_xxs 16 66/256: d * sc[quarters] * signs_*[seven_signs] * qs[iq2_xxs]
-  d f16/256 @0; qs u8/8 @2 8x8 4x1; signs_0 u1/8 @48 8x64 4x7; signs_1 u1/8 @49 8x64 4x7;
-  signs_2 u1/8 @50 8x64 4x7; signs_3 u1/8 @51 8x64 4x7; signs_4 u1/8 @52 8x64 4x7;
-  signs_5 u1/8 @53 8x64 4x7; signs_6 u1/8 @54 8x64 4x7; sc u4/32 @19 8x16
+  d f16/256 @0; qs u8/8 @2 8x8 4x1; signs_0..6 u1/8 @48+1 8x64 4x7; sc u4/32 @19 8x16
 iq2_xs 17 74/256: d * sc[quarters] * signs_*[seven_signs] * qs_*[iq2_xs]
   d f16/256 @0; qs_low u8/8 @2 32x2; qs_high u1/8 @24 32x16; signs_low u1/8 @25 32x16;
   signs_mid u2/8 @13 32x8; signs_high u4/8 @7 32x4; sc u4/16 @132 16x1
 iq2_s 22 82/256: d * sc[quarters] * signs[sign] * qs|qh[iq2_s]
   d f16/256 @0; qs u8/8 @2 32x1; signs u1 @272 256x1; qh u2/8 @264 32x1; sc u4/16 @148 16x1
 iq3_xxs 18 98/256: d * sc[half_odd] * signs_*[seven_signs] * qs[iq3_xxs]
-  d f16/256 @0; qs u8/4 @2 64x1; signs_0 u1/8 @528 8x32 4x7; signs_1 u1/8 @529 8x32 4x7;
-  signs_2 u1/8 @530 8x32 4x7; signs_3 u1/8 @531 8x32 4x7; signs_4 u1/8 @532 8x32 4x7;
-  signs_5 u1/8 @533 8x32 4x7; signs_6 u1/8 @534 8x32 4x7; sc u4/32 @139 8x8
+  d f16/256 @0; qs u8/4 @2 64x1; signs_0..6 u1/8 @528+1 8x32 4x7; sc u4/32 @139 8x8
 iq3_s 21 110/256: d * sc[odd] * signs[sign] * qs|qh[iq3_s]
   d f16/256 @0; qs u8/4 @2 64x1; qh u1/4 @528 64x1; signs u1 @592 256x1; sc u4/32 @212 8x1
 iq4_nl 20 18/32: d * qs[iq4]
@@ -227,14 +223,17 @@ def _block_types() -> Iterator[tuple[int, GgufType]]:
         nbytes, block = map(int, sizes.strip(":").split("/"))
         fields = []
         for field in rest.split(";"):
-            own, element, first, *loops = field.split()
+            names, element, first, *loops = field.split()
             element, _, group = element.partition("/")
             digits = [(int(extent), int(step)) for extent, step in (x.split("x") for x in loops)]
             # ternary digits are not in the order of their bytes
-            places = tuple(byte for byte, _ in _TERNARY) if (name, own) == ("tq1_0", "qs") else ()
-            fields.append(
-                _BlockField(own, element, int(group or 1), int(first[1:]), digits, places)
-            )
+            is_ternary = (name, names) == ("tq1_0", "qs")
+            places = tuple(byte for byte, _ in _TERNARY) if is_ternary else ()
+            start, _, step = first[1:].partition("+")
+            stem, _, last = names.partition("0..")
+            for k in range(int(last or 0) + 1):
+                own = (f"{stem}{k}" if last else stem, element, int(group or 1))
+                fields.append(_BlockField(*own, int(start) + k * int(step or 0), digits, places))
         yield int(number), GgufType(name, block, nbytes, tuple(fields), _rule(fields, formula))
 
 

@@ -185,7 +185,7 @@ _OPTIONS: Mapping[str, Option] = {
     "mlx_group": Option("group", 64, (32, 64, 128)),  # what MLX has kernels for
     "rows": Option("rows", 1),
     "block": Option("block", 128, is_block=True),
-    "bnb_block": Option("block", 64, has_all=False),
+    "bnb_block": Option("block", 64),
     "bits": Option("bits", 4, (4, 8)),
     "mlx_bits": Option("bits", 4, (1, 2, 3, 4, 5, 6, 8)),
     # HQQ pads 3-bit codes to whole words over all rows, so they have no record
@@ -245,11 +245,6 @@ _RULES: Mapping[str, Callable[[Rule, Options], Rule]] = {
 }
 
 
-def _in_pairs(first: int, sizes: tuple[int, ...], _: Options) -> Layout:
-    """Return scales, or offsets, of pairs: over groups, outputs, and the two of a pair."""
-    return layout_by_strides(sizes, (2, 2 * sizes[0]), offset0=first)
-
-
 def _in_parts(dims: tuple[int, ...], options: Options) -> Layout:
     """Return bytes whose bits, highest first, hold codes of successive parts of the rows."""
     parts = 8 // options["bits"]
@@ -266,8 +261,9 @@ _ORDERS: Mapping[str, Callable[[tuple[int, ...], Options], Layout]] = {
         dims, [[(dims[0], dims[1])], [(dims[1] // 2, 2), (2, -1)]], 1
     ),
     "in_parts": _in_parts,
-    "first_of_pairs": partial(_in_pairs, 0),
-    "second_of_pairs": partial(_in_pairs, 1),
+    # over groups, outputs, and the two of a pair
+    "first_of_pairs": lambda dims, _: layout_by_strides(dims, (2, 2 * dims[0])),
+    "second_of_pairs": lambda dims, _: layout_by_strides(dims, (2, 2 * dims[0]), offset0=1),
 }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
 from math import gcd, prod
@@ -52,8 +53,6 @@ class Option(NamedTuple):
     means: tuple[str, ...] = ()
     # whether it is a size of blocks that may be cut off, one for rows and columns or one for each
     is_block: bool = False
-    # whether a count may be ALL
-    has_all: bool = True
 
     def checked(self, scheme: str, value: Any) -> Any:
         """Return a value as a Python value. Fails if it is not legal."""
@@ -79,7 +78,7 @@ class Option(NamedTuple):
             with suppress(MemdescError):
                 value = data_type(value).name
         # the dims decide whether a count may be ALL
-        legal = (*self.legal, ALL) if self.is_count else self.legal
+        legal = (*self.legal, ALL) if self.has_all else self.legal
         if type(value) is not type(self.usual) or value not in legal:
             means = map("{!r} ({})".format, self.legal, self.means)
             *others, last = means if self.means else map(str, self.legal)
@@ -89,8 +88,8 @@ class Option(NamedTuple):
         return value
 
     @property
-    def is_count(self) -> bool:
-        """Whether it is a count of adjacent elements."""
+    def has_all(self) -> bool:
+        """Whether it is a count of adjacent elements, which may be ALL."""
         return self.name in ("group", "rows")
 
 
@@ -135,25 +134,25 @@ class Axis(NamedTuple):
 
     text: str
     factors: tuple[Factor, ...]
-
-    @property
-    def powers(self) -> dict[str, int]:
-        """The dims, options and numbers in it: 1 if they multiply, -1 if they divide."""
-        powers: dict[str, int] = {}
-        for name, width, divisor, *_ in self.factors:
-            powers |= {name: 1, width: 1, divisor: -1}
-        powers.pop("", None)
-        return powers
+    # the dims and options in it: 1 if they multiply, -1 if they divide
+    powers: Mapping[str, int]
+    # the product of the numbers in it
+    number: Fraction
 
 
 @lru_cache(maxsize=256)
 def axis_of(text: str) -> Axis:
     """Read the expression of an axis."""
-    factors = (
+    factors = tuple(
         Factor(name, width, divisor, sign == "^", int(align or 1))
         for name, width, sign, divisor, align in re.findall(_FACTOR, text)
     )
-    return Axis(text, tuple(factors))
+    powers, number = dict[str, int](), Fraction(1)
+    for name, width, divisor, *_ in factors:
+        powers |= {word: power for word, power in ((name, 1), (width, 1), (divisor, -1)) if word}
+    for word in filter(str.isdecimal, [*powers]):
+        number *= Fraction(word) ** powers.pop(word)
+    return Axis(text, factors, powers, number)
 
 
 class Part(NamedTuple):
@@ -305,9 +304,9 @@ class Scheme(NamedTuple):
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
-        sizes = _Sizes(self, desc.letters, desc.dims, dict(desc.options))
+        sizes = _Sizes(self, self.letters_of(len(desc.dims)), desc.dims, dict(desc.options))
         counts = {fixed.tensor: len(fixed.values) for fixed in desc.constants}
-        parts = {x.tensor: x for x in reversed(self.parts_of(desc.letters, sizes.options))}
+        parts = {x.tensor: x for x in reversed(self.parts_of(sizes.letters, sizes.options))}
         return {
             name: sizes.words(parts[name], desc, nbytes, counts.get(name))
             for name, nbytes in desc.tensors.items()
@@ -346,7 +345,7 @@ class _Sizes(NamedTuple):
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
         size = self.size(letter)
         count = max(size, 1) if value == ALL else int(value)
-        if option.is_count and option.legal and size:
+        if option.has_all and option.legal and size:
             option.checked(self.scheme.name, count)
         return count
 
@@ -357,7 +356,7 @@ class _Sizes(NamedTuple):
         """Whether an axis has one element whatever the dims are."""
         divisor, *others = (factor.divisor for factor in axis.factors)
         is_whole = not others and self.options.get(divisor) == ALL
-        return is_whole or not {*axis.powers} & {*self.letters}
+        return is_whole or axis.powers.keys().isdisjoint(self.letters)
 
     def extent(self, axis: Axis) -> int:
         """Return the size of an axis. Fails if a division has a remainder."""

@@ -261,11 +261,7 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
         "The index of padding lies outside the dims.",
     )
     parameters = (Parameter("offset"), Parameter("index", data_type("s64"), is_written=True))
-    body = _NONE
-    if layout.nelems:
-        base = [let("base", xor_expression("offset", layout.xor))] if layout.xor else []
-        rest = "base" if layout.xor else "offset"
-        body = (*base, *_find(layout.base(), nest, reach, letters, rest))
+    body = _find(layout, nest, reach, letters) if layout.nelems else _NONE
     return Function(f"{name}_index", comment, "status", parameters, body)
 
 
@@ -273,15 +269,15 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
 _NONE: tuple[Line, ...] = (Line("return None"),)
 
 
-def _find(
-    layout: Layout, nest: list[Block], reach: int, letters: str, rest: str = "offset"
-) -> tuple[Line, ...]:
+def _find(layout: Layout, nest: list[Block], reach: int, letters: str) -> tuple[Line, ...]:
     """Return the lines that divide an offset by the strides, largest first."""
+    rest = "base" if layout.xor else "offset"
+    lines = [let(rest, xor_expression("offset", layout.xor))] if layout.xor else []
     first = layout.offset0 + sum(
         (block.extent - 1) * block.stride for block in nest if block.stride < 0
     )
     modulus = 0
-    lines = [*when(f"{rest} < {first} or {rest} > {first + reach}", _NONE)]
+    lines += when(f"{rest} < {first} or {rest} > {first + reach}", _NONE)
     if first:
         lines.append(let("from_first", f"{rest} - {first}"))
         rest = "from_first"
