@@ -36,16 +36,13 @@ _LETTERS = {
     frozenset("bx"): ("data", "bx"),  # 2019: x is the flattened plane
 }
 
-# Names of layouts that have another spelling within the grammar.
-_RENAMED = {
-    "bfyx_f16": "b_fs_yx_fsv16",
-    "o_i_yx_i16_o16": "os_is_yx_isv16_osv16",
-    "byxf_af32": "byxf__af32",
-    "bs_f_bsv16": "bs_f_bsv16__af8",  # the kernels round f up to 8, unlike the traits
-    "bs_x_bsv16": "bs_x_bsv16__ax8",
-}
 # Names outside the grammar, or with another meaning than by the grammar -> canonical notation.
 _IRREGULAR = {
+    "bfyx_f16": "aBcd16b",
+    "o_i_yx_i16_o16": "ABcd16b16a",
+    "byxf_af32": "acdb__b32",
+    "bs_f_bsv16": "Ab16a__b8",  # the kernels round f up to 8, unlike the traits
+    "bs_x_bsv16": "Ab16a__b8",
     "bf8_xy16": "aB(CD)8b16(cd)",
     "bf_lyx_yx": "abcdef",
     "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4": "ABcd4a/1.8b8a/4.4b",
@@ -170,14 +167,14 @@ class _ClDNN(Vocabulary):
 
         The letters are those of dims, without blocks (sv16), alignments, and the s of sliced dims.
         """
-        bare = re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
+        bare = re.sub(r"s[av][0-9]+p?|_swizzled_by_|_+a|[^a-z]|s", "", name)
         domain, letters = _LETTERS.get(frozenset(bare), ("data", ""))
         return "weights" if name == "bf_lyx_yx" or "weights" in name else domain, letters
 
     def parse(self, name: str, bits: int) -> FormatTag:
         """Read a name."""
         irregular = _IRREGULAR | _FOUR_BIT if bits == _PACKED else _IRREGULAR
-        canonical = irregular.get(name) or _translate(_RENAMED.get(name, name))
+        canonical = irregular.get(name) or _translate(name)
         try:
             return parse_tag(canonical)
         except UnknownFormatError as error:

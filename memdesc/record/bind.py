@@ -120,31 +120,11 @@ class _OtherDimsError(MemdescError):
 
 
 class _Equation(NamedTuple):
-    """An axis, and its size in words of the scheme."""
+    """An axis, its size in words of the scheme, and the tensor, for messages."""
 
     axis: Axis
     size: Fraction
-    # the tensor, for messages
     stored: Stored
-
-    def solved(self, name: str, values: Mapping[str, Any]) -> int | None:
-        """Return the value of its only unknown; None if no integer solves it."""
-        powers = dict(self.axis.powers)
-        own = powers.pop(name)
-        if not self.size or not all(int(values[word]) for word in powers):
-            return None
-        solution = self.size / self.axis.number
-        for word, power in powers.items():
-            solution /= Fraction(int(values[word])) ** power
-        solution **= own
-        return int(solution) if solution.denominator == 1 else None
-
-    def spans(self, size: int) -> range:
-        """Return the block sizes that divide `size` elements into as many as the axis has."""
-        count = int(self.size)
-        low = -(-size // max(count, 1))
-        high = -(-size // (count - 1)) - 1 if count > 1 else low
-        return range(max(low, 1), high + 1)
 
 
 class _Search(NamedTuple):
@@ -270,35 +250,49 @@ def _solved(equations: Sequence[_Equation], known: Mapping[str, Any]) -> Iterato
 
     Each equation with one unknown gives its value, or for blocks that may be cut off, their range.
     """
-    values, blocks = dict(known), dict[str, dict[str, range]]()
-    count = -1
-    while count != len(values):
-        count = len(values)
-        for equation in equations:
-            axis = equation.axis
-            unknown = [name for name in axis.powers if name not in values]
-            if len(unknown) != 1:
-                continue
-            name, factor = unknown[0], axis.factors[0]
-            if factor.is_cut:
-                if name == factor.divisor:
-                    blocks.setdefault(name, {})[factor.name] = equation.spans(values[factor.name])
-                continue
-            solution = equation.solved(name, values)
-            if solution is None:
-                shown = ", ".join(f"{n}={values[n]}" for n in axis.powers if n in values)
-                raise MemdescError(
-                    f"{equation.stored} does not have {axis.text}{shown and f' with {shown}'}"
-                )
-            is_whole = axis.powers[name] < 0 and equation.size == 1
-            values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
-    if not blocks:
+    values, spans = dict(known), dict[str, range]()
+    for axis, size, stored in equations:
+        unknown = [name for name in axis.powers if name not in values]
+        if len(unknown) != 1:
+            continue
+        name, factor = unknown[0], axis.factors[0]
+        if factor.is_cut:
+            if name == factor.divisor:
+                spans[factor.name] = _spans(int(size), values[factor.name])
+            continue
+        solution = _solution(axis, size, name, values)
+        if solution is None:
+            shown = ", ".join(f"{n}={values[n]}" for n in axis.powers if n in values)
+            raise MemdescError(f"{stored} does not have {axis.text}{shown and f' with {shown}'}")
+        is_whole = axis.powers[name] < 0 and size == 1
+        values[name] = ALL if is_whole and (solution > 1 or name == "group") else solution
+    if not spans:
         yield values
-    for name, spans in blocks.items():
-        rows, columns = (spans.get(letter, range(1)) for letter in "oi")
-        # `product` would make lists of ranges, which may be long
-        for pair in ((row, column) for row in rows for column in columns):
-            yield values | {name: pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"}
+        return
+    rows, columns = (spans.get(letter, range(1)) for letter in "oi")
+    # `product` would make lists of ranges, which may be long
+    for row, column in ((row, column) for row in rows for column in columns):
+        yield values | {"block": row if row == column else f"{row}x{column}"}
+
+
+def _solution(axis: Axis, size: Fraction, name: str, values: Mapping[str, Any]) -> int | None:
+    """Return the value of the only unknown in an axis; None if no integer solves it."""
+    powers = dict(axis.powers)
+    own = powers.pop(name)
+    if not size or not all(int(values[word]) for word in powers):
+        return None
+    solution = size / axis.number
+    for word, power in powers.items():
+        solution /= Fraction(int(values[word])) ** power
+    solution **= own
+    return int(solution) if solution.denominator == 1 else None
+
+
+def _spans(count: int, size: int) -> range:
+    """Return the sizes of blocks that divide `size` elements into `count`."""
+    low = -(-size // max(count, 1))
+    high = -(-size // (count - 1)) - 1 if count > 1 else low
+    return range(max(low, 1), high + 1)
 
 
 def _numbers(stored: Stored, count: int) -> list[int]:

@@ -21,19 +21,19 @@ from memdesc.overlap import check_overlap
 BIT_PLANES = MappingProxyType({"u1": 1, "u2": 2})
 
 
-def bits_of(kind: str) -> int:
-    """Return the width of the elements of a kind."""
-    return BIT_PLANES.get(kind) or DATA_TYPES[kind].bits
+def bits_of(element: str) -> int:
+    """Return the width of elements of a type, or of a plane."""
+    return BIT_PLANES.get(element) or DATA_TYPES[element].bits
 
 
-def is_integer(kind: str) -> bool:
-    """Whether the elements of a kind are integers."""
-    return kind in BIT_PLANES or kind in {"s4", "u4"} or DATA_TYPES[kind].numpy.kind in "iu"
+def is_integer(element: str) -> bool:
+    """Whether elements of a type, or of a plane, are integers."""
+    return element in {*BIT_PLANES, "s4", "u4"} or DATA_TYPES[element].numpy.kind in "iu"
 
 
-def is_word(kind: str) -> bool:
+def is_word(element: str) -> bool:
     """Whether a string names a type of integers of whole bytes."""
-    return kind in DATA_TYPES and not DATA_TYPES[kind].is_packed and is_integer(kind)
+    return element in DATA_TYPES and not DATA_TYPES[element].is_packed and is_integer(element)
 
 
 @value_class

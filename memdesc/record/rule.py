@@ -15,7 +15,6 @@ for each of several elements: see `Number`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
 import numpy as np
 
@@ -65,8 +64,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
 # the most bits that f32 holds exactly, and the most bits of a code whose table is in compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8
-# the floats whose bits joined integers may be, each with its width
-JOINED_KINDS = MappingProxyType({"f16": 16, "bf16": 16})
+# the floats whose bits joined integers may be
+_JOINED = ("f16", "bf16")
 
 
 @immutable
@@ -153,7 +152,7 @@ class Number(NamedTuple):
 
 # the types that operations are rounded to
 _WIDEST = "f32"
-_RULE_KINDS = (_WIDEST, "bf16", "f16")
+_ROUNDED_TO = (_WIDEST, "bf16", "f16")
 
 
 @immutable
@@ -224,9 +223,9 @@ def check_rule(rule: Rule, field: Callable[[str], Field]) -> None:
         )
     if rule.sign not in (1, -1):
         raise MemdescError(f"the sign of a Rule is 1 or -1, not {rule.sign}")
-    if rule.kind not in _RULE_KINDS:
+    if rule.kind not in _ROUNDED_TO:
         raise MemdescError(
-            f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
+            f"a Rule is computed in {', '.join(_ROUNDED_TO)}, not {short_repr(rule.kind)}"
         )
     for number in rule.numbers:
         _check_parts(number)
@@ -243,7 +242,7 @@ def check_rule(rule: Rule, field: Callable[[str], Field]) -> None:
 def _check_parts(number: Number) -> None:
     """Refuse a number with parts of the wrong types or values."""
     check_types(number)
-    parts, minus, table, _, codebook, kind = number
+    parts, minus, table, _, codebook, joined = number
     if not parts or not all(0 <= shift < _MAX_SHIFT for _, shift in parts):
         raise MemdescError(
             f"parts of a Number are at least one field and a bit of 0 to {_MAX_SHIFT - 1}, not "
@@ -261,8 +260,8 @@ def _check_parts(number: Number) -> None:
                 f"a codebook has vectors of at most {_MAX_VECTOR} numbers, with lanes that they "
                 f"have, not {short_repr(codebook)}"
             )
-    if kind not in ("", *JOINED_KINDS):
-        raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}")
+    if joined not in ("", *_JOINED):
+        raise MemdescError(f"an integer holds the bits of f16 or bf16, not of {short_repr(joined)}")
     ways = [name for name in ("minus", "table", "codebook", "kind") if getattr(number, name)]
     if len(ways) > 1:
         raise MemdescError(
@@ -272,9 +271,9 @@ def _check_parts(number: Number) -> None:
 
 def _check_fields(number: Number, fields: list[Field]) -> None:
     """Refuse a number whose fields are not integers with the number of bits that it needs."""
-    parts, minus, table, _, codebook, kind = number
-    joined = len(fields) > 1 or minus or number.is_looked_up or parts[0][1]
-    if joined and not all(is_integer(field.kind) for field in fields):
+    parts, minus, table, _, codebook, joined = number
+    is_changed = len(fields) > 1 or minus or number.is_looked_up or parts[0][1]
+    if is_changed and not all(is_integer(field.kind) for field in fields):
         raise MemdescError(
             f"{number}: only integers are joined, shifted and looked up; floats stand alone"
         )
@@ -293,24 +292,24 @@ def _check_fields(number: Number, fields: list[Field]) -> None:
             f"{number}: the {what} has {held} numbers, but codes of {width} bits need "
             f"{size << width}; at most {most} bits are looked up"
         )
-    if kind and width != JOINED_KINDS[kind]:
-        raise MemdescError(f"{number}: {kind} has {JOINED_KINDS[kind]} bits, not {width}")
+    if joined and width != (bits := DATA_TYPES[joined].bits):
+        raise MemdescError(f"{number}: {joined} has {bits} bits, not {width}")
 
 
 def check_constant(constant: Constant) -> None:
     """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
     check_types(constant)
-    tensor, kind, values = constant
+    tensor, dtype, values = constant
     if not tensor:
         raise MemdescError("a Constant needs the name of its tensor, not ''")
-    if not (is_word(kind) or kind == _WIDEST):
+    if not (is_word(dtype) or dtype == _WIDEST):
         raise MemdescError(
             f"{tensor} must have type f32 or a whole-byte integer type, such as s64, not "
-            f"{short_repr(kind)}"
+            f"{short_repr(dtype)}"
         )
-    stored = DATA_TYPES[kind].numpy
-    wanted, limits = (int, np.iinfo(stored)) if is_word(kind) else (float, np.finfo(stored))
+    stored = DATA_TYPES[dtype].numpy
+    wanted, limits = (int, np.iinfo(stored)) if is_word(dtype) else (float, np.finfo(stored))
     if not all(type(value) is wanted and limits.min <= value <= limits.max for value in values):
         raise MemdescError(
-            f"the values of {tensor} are {wanted.__name__}s of {kind}, not {short_repr(values)}"
+            f"the values of {tensor} are {wanted.__name__}s of {dtype}, not {short_repr(values)}"
         )

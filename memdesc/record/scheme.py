@@ -264,11 +264,6 @@ class Scheme(NamedTuple):
         told = [part.shows for part in self.parts if part.shows]
         return any(callable(shows) or {*shows} & {*self.options} for shows in told)
 
-    @property
-    def hidden(self) -> tuple[Option, ...]:
-        """The options that give the same tensors other numbers."""
-        return tuple(option for option in self.options.values() if option.means)
-
     def shown(self, held: Any) -> dict[str, bool]:
         """Return the options that the names of its tensors show."""
         return {option: tensor in held for tensor, option in self.optional.items()}

@@ -530,7 +530,8 @@ def _fitting(weight: Weight) -> list[str]:
     for name, scheme in SCHEMES.items():
         known = {*scheme.tensors(), *scheme.optional, *ORDERS}
         if scheme.tensors()[0] in weight.entries and weight.entries.keys() <= known:
-            variants = [f"{name}({o.name}={value})" for o in scheme.hidden for value in o.legal[1:]]
+            hidden = (o for o in scheme.options.values() if o.means)
+            variants = [f"{name}({o.name}={value})" for o in hidden for value in o.legal[1:]]
             names += [name, *variants] if bind(scheme, _stored(weight), {}).descs else []
     return names
 

@@ -68,7 +68,7 @@ def test_a_record_is_found_in_its_tensors(name: str, options: dict[str, Any]) ->
     Told nothing but what no tensor shows, that one is among those that are found.
     """
     scheme = SCHEMES[name]
-    hidden = {option.name for option in scheme.hidden}
+    hidden = {name for name, option in scheme.options.items() if option.means}
     for desc in records(name, options):
         held = stored(desc)
         assert bind(scheme, held, dict(desc.options)).descs == (desc,)
