@@ -4,8 +4,7 @@ Each binary has a file in the user's cache folder, named by a key that covers th
 the runtime says about itself. A file is the sha256 of that name and the binary, then the binary as
 the runtime returned it: some runtimes crash on a damaged binary. A file that is damaged, unreadable
 or refused by the runtime counts as missing: the program is built, and replaces it. Each process
-writes whole files. The least recently used files are removed when all of them together exceed
-`cache_limit`.
+writes whole files. The least recently used files are removed when all together exceed 256 MiB.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from memdesc import MemdescError
-from memdesc.errors import short_repr
 from reorder.disk import write_file
 from reorder.system import user_cache_folder
 
@@ -37,10 +35,8 @@ _DIGEST_NBYTES = hashlib.sha256().digest_size
 
 # The variable that names the cache folder; if it is set but empty, nothing is kept.
 CACHE_FOLDER = "MEMDESC_CACHE_DIR"
-# The variable that limits how many bytes of programs are kept there.
-CACHE_LIMIT = "MEMDESC_CACHE_BYTES"
-_DEFAULT_LIMIT = 1 << 28
-_MAX_DIGITS = 18
+# the most bytes of programs that are kept there
+_MAX_NBYTES = 1 << 28
 
 
 def build(
@@ -48,7 +44,7 @@ def build(
 ) -> cl.Program:
     """Return the program of a source for a context and its device, perhaps from the cache."""
     context, device = place
-    folder, limit = cache_folder(), cache_limit()
+    folder = cache_folder()
     file = None if folder is None else folder / _key(device, source, options)
     binary = None if file is None else _read(file)
     with warnings.catch_warnings():
@@ -78,7 +74,7 @@ def build(
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             content = _digest(file, binaries[0]) + binaries[0]
             write_file(file, lambda out: out.write(content))
-            _make_room(file.parent, limit)
+            _make_room(file.parent, _MAX_NBYTES)
     return program
 
 
@@ -145,16 +141,3 @@ def cache_folder() -> Path | None:
         users = user_cache_folder()
         return None if users is None else Path(users, "opencl")
     return Path(named) / "opencl" if named else None
-
-
-def cache_limit() -> int:
-    """Return the most bytes of programs that are kept."""
-    named = os.environ.get(CACHE_LIMIT)
-    if named is None:
-        return _DEFAULT_LIMIT
-    if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
-        raise MemdescError(
-            f"{CACHE_LIMIT}={short_repr(named)} is not a number of bytes of at most {_MAX_DIGITS} "
-            f"digits; give {_DEFAULT_LIMIT}, or 0 to keep none"
-        )
-    return int(named)

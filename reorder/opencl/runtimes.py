@@ -27,7 +27,7 @@ from memdesc.errors import short_repr
 from memdesc.immutable import value_class
 from memdesc.tuples import NamedTuple
 from reorder.forks import at_fork
-from reorder.opencl.binaries import build, cache_limit
+from reorder.opencl.binaries import build
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -235,14 +235,12 @@ def devices() -> tuple[Device, ...]:
     Raises
     ------
     MemdescError
-        If `MEMDESC_CACHE_BYTES` is not a number of bytes, or in a forked child whose parent used
-        OpenCL.
+        In a forked child whose parent used OpenCL.
 
     Examples
     --------
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
-    cache_limit()  # raises here, since a wrong limit is not a device's problem
     cl_devices: list[cl.Device] = []
     for platform in _platforms():
         with suppress(cl.Error):  # a platform without devices
@@ -263,8 +261,7 @@ def find_device(name: str = "") -> Device:
     Raises
     ------
     MemdescError
-        If no such device works; the message lists the devices and what is wrong with each. Also
-        if `MEMDESC_CACHE_BYTES` is not a number of bytes.
+        If no such device works; the message lists the devices and what is wrong with each.
 
     Examples
     --------

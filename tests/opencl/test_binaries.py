@@ -13,7 +13,6 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from memdesc import MemdescError
 from reorder.opencl import binaries
 from reorder.opencl.binaries import build
 from tests.opencl.runtimes import Runtime
@@ -132,27 +131,15 @@ def test_the_programs_used_least_recently_make_room(
     other.write_bytes(bytes(10**6))
     build((context, context.devices[0]), sources[0])  # found: it is the latest now
     room = sum(file.stat().st_size for file in files) + 100
-    monkeypatch.setenv(binaries.CACHE_LIMIT, str(room))
+    monkeypatch.setattr(binaries, "_MAX_NBYTES", room)
     build((context, context.devices[0]), sources[3])
     left = {*folder.iterdir()}
     assert len(left) == 4
     assert {files[0], other} < left
     assert files[1] not in left
-    monkeypatch.setenv(binaries.CACHE_LIMIT, "0")
+    monkeypatch.setattr(binaries, "_MAX_NBYTES", 0)
     build((context, context.devices[0]), _SOURCE + "/* too large */")
     assert {*folder.iterdir()} == {other}
-
-
-def test_a_limit_that_is_not_a_number_of_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("-1", "1 MB", "1.5", "", "9" * 5000):
-        monkeypatch.setenv(binaries.CACHE_LIMIT, limit)
-        with pytest.raises(
-            MemdescError, match=f"{binaries.CACHE_LIMIT}='{limit[:9]}.* bytes"
-        ) as no:
-            binaries.cache_limit()
-        assert len(str(no.value)) < 300
-    monkeypatch.delenv(binaries.CACHE_LIMIT)
-    assert binaries.cache_limit() == 1 << 28
 
 
 def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
