@@ -12,16 +12,6 @@ def thread_limit() -> int | None:
     return max(1, int(number)) if number.isascii() and number.isdigit() else None
 
 
-def processor_name() -> str | None:
-    """Return the name, as LLVM has it, of the processor to compile for; None for this one."""
-    return os.environ.get("NUMBA_CPU_NAME")
-
-
-def processor_features() -> str | None:
-    """Return the instruction sets to compile for, such as "+avx2,+fma"; None for the host's."""
-    return os.environ.get("NUMBA_CPU_FEATURES")
-
-
 def uses_openmp() -> bool:
     """Whether jobs run in parallel regions of an OpenMP runtime that the process has loaded."""
     return os.environ.get("MEMDESC_OPENMP") == "1"

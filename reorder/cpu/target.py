@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 from memdesc.errors import MemdescError
 from memdesc.tuples import NamedTuple
 from reorder.assumed import PROCESSORS, VARIABLE, assumed_machine
-from reorder.cpu import kernel_files, settings
+from reorder.cpu import kernel_files
 from reorder.cpu.machine import LINE_BITS, Instructions
 from reorder.forks import importing
 from reorder.stack import uninterrupted
@@ -52,20 +52,9 @@ class Processor(NamedTuple):
 
 @cache
 def processor() -> Processor:
-    """Return the processor that kernels are compiled for: this one, unless the user names another.
-
-    If numba's variables only name a processor, it is taken to have the instruction sets of this
-    one.
-    """
+    """Return the processor that kernels are compiled for: this one, unless the user names one."""
     assumed = assumed_machine().cpu
-    if assumed is not None:
-        return _assumed(assumed)
-    name, features = settings.processor_name(), settings.processor_features()
-    if name is None or features is None:
-        host = _host()
-        name = host.name if name is None else name
-        features = host.features if features is None else features
-    return Processor(name, features)
+    return _host() if assumed is None else _assumed(assumed)
 
 
 def _assumed(name: str) -> Processor:
@@ -157,12 +146,5 @@ def has_half() -> bool:
 
 
 def has_bfloat() -> bool:
-    """Whether LLVM can use an instruction that rounds f32 to bf16 but treats denormals as zeros."""
-    from llvmlite import binding
-
-    return (
-        is_x86()
-        and has_feature("avx512bf16")
-        and has_feature("avx512dq")
-        and binding.llvm_version_info >= (17, 0, 0)
-    )
+    """Whether an instruction rounds f32 to bf16, but treats denormals as zeros."""
+    return has_feature("avx512bf16") and has_feature("avx512dq")

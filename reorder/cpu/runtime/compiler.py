@@ -85,12 +85,9 @@ def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
     machine = _target_machine(level)
     module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    for function in module.functions:
-        if not function.is_declaration and function.name != symbol:
-            function.linkage = "internal"
-    for variable in module.global_variables:
-        if not variable.is_declaration:
-            variable.linkage = "internal"
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration and value.name != symbol:
+            value.linkage = "internal"
     options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
     if moves:

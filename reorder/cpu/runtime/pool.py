@@ -56,29 +56,18 @@ _OPENMP = (
 )
 
 
-def _allocate_block() -> int:
-    """Return the address of a block that is never freed: workers read it until the process ends."""
-    buffer = np.zeros(BLOCK_NBYTES + SHARED_NBYTES, np.uint8)
+def lasting_words(nbytes: int) -> Words:
+    """Return zeros in cache lines of their own, which threads may use until the process ends."""
+    buffer = np.zeros(nbytes + SHARED_NBYTES, np.uint8)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
-    return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
+    start = -address_of(buffer) % SHARED_NBYTES
+    return buffer[start : start + nbytes].view(np.int64)
 
 
-# The block of the pool. Python writes its words under the GIL.
-ADDRESS = _allocate_block()
-
-
-def pool_words() -> Any:
-    """Return the words of `PoolFields`."""
-    return _words_at(ADDRESS, THREADS_AT)
-
-
-def _thread_words(thread: int) -> Any:
-    """Return the words of the `ThreadFields` of a thread."""
-    return _words_at(ADDRESS + THREADS_AT + THREAD_NBYTES * thread, THREAD_NBYTES)
-
-
-def _words_at(address: int, nbytes: int) -> Any:
-    return (ctypes.c_int64 * (nbytes // WORD_NBYTES)).from_address(address)
+# The block of the pool, and in it a row for each thread. Python writes its words under the GIL.
+WORDS = lasting_words(BLOCK_NBYTES)
+ADDRESS = address_of(WORDS)
+_THREADS = WORDS[THREADS_AT // WORD_NBYTES :].reshape(-1, THREAD_NBYTES // WORD_NBYTES)
 
 
 def write_functions(words: Any) -> None:
@@ -106,7 +95,7 @@ def function_at(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-write_functions(pool_words())
+write_functions(WORDS)
 # The table of a single point, for interpreters that read no offsets from it.
 _NO_POINTS = np.zeros(1, np.int64)
 
@@ -153,8 +142,7 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
         return
     share = load_pool()
     starting = _State.starting
-    words = pool_words()
-    is_short = job.workers > words[POOL.started] and not words[POOL.region_at]
+    is_short = job.workers > WORDS[POOL.started] and not WORDS[POOL.region_at]
     if is_short and starting.acquire(blocking=False):
         try:
             _start_workers(min(job.workers, MAX_WORKERS), starting)
@@ -166,15 +154,14 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
-    words = pool_words()
-    if not words[POOL.share_at]:
+    if not WORDS[POOL.share_at]:
         if settings.uses_openmp():
-            _load_openmp(words)
-        words[POOL.share_at] = compiled_at(share_job, SHARED_JOB)
+            _load_openmp()
+        WORDS[POOL.share_at] = compiled_at(share_job, SHARED_JOB)
     return c_function(share_job, SHARED_JOB)
 
 
-def _load_openmp(words: Any) -> None:
+def _load_openmp() -> None:
     """Let jobs run in regions of the first OpenMP runtime of this process."""
     enter, runtimes = _compile_region(), []
     with (
@@ -187,7 +174,7 @@ def _load_openmp(words: Any) -> None:
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
             addresses = [(field, function_at(library[name])) for field, name in _OPENMP]
             for field, address in ((POOL.enter_at, enter), *addresses):
-                words[field] = address
+                WORDS[field] = address
             return
 
 
@@ -199,13 +186,9 @@ def _compile_region() -> int:
 def _forget() -> None:
     """Reset the pool in a forked child, which has no workers."""
     _State.starting = threading.Lock()
-    words = pool_words()
     # the threads of an OpenMP runtime do not survive a fork either
-    for field in (POOL.busy, POOL.state, POOL.late, POOL.started, POOL.region_at):
-        words[field] = 0
-    for thread in range(MAX_WORKERS + 1):
-        for field in (THREAD.taken, THREAD.turn, THREAD.asleep):
-            _thread_words(thread)[field] = 0
+    WORDS[[POOL.busy, POOL.state, POOL.late, POOL.started, POOL.region_at]] = 0
+    _THREADS[:, [THREAD.taken, THREAD.turn, THREAD.asleep]] = 0
 
 
 def compile_pool() -> None:
@@ -218,22 +201,20 @@ def compile_pool() -> None:
 def _start_workers(workers: int, starting: Any) -> None:
     """Start threads until there are `workers`; `starting` is the lock that the caller holds."""
     run = c_function(serve, "thread pool: worker")
-    words = pool_words()
-    if not words[POOL.spins]:
+    if not WORDS[POOL.spins]:
         start = perf_counter()
         run(ADDRESS, 0, _TIMED_SPINS)
         seconds = max(perf_counter() - start, 1e-9)
-        words[POOL.spins] = max(1, int(_TIMED_SPINS * _SPIN_SECONDS / seconds))
+        WORDS[POOL.spins] = max(1, int(_TIMED_SPINS * _SPIN_SECONDS / seconds))
     # at shutdown of the interpreter, or if the system starts no more threads, fewer workers help
     with suppress(RuntimeError):
-        while words[POOL.started] < workers:
-            thread = words[POOL.started] + 1
-            _thread_words(thread)[THREAD.lock] = _taken_lock()
-            arguments = ADDRESS, thread, words[POOL.spins]
+        while (thread := int(WORDS[POOL.started]) + 1) <= workers:
+            _THREADS[thread, THREAD.lock] = _taken_lock()
+            arguments = ADDRESS, thread, int(WORDS[POOL.spins])
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:
                 return  # a signal handler forked, and this child does not have the thread
-            words[POOL.started] = thread
+            WORDS[POOL.started] = thread
 
 
 at_fork(lambda: None, lambda: None, _forget)

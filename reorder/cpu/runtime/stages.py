@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from reorder.cpu.machine import SHARED_NBYTES
 from reorder.cpu.runtime.jit import compiled_interpreter, interpreter_at
-from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.pool import WORDS, lasting_words
 from reorder.cpu.runtime.worker import POOL
 from reorder.cpu.schedule.batches import Batch
 from reorder.cpu.schedule.tile_program import (
@@ -26,20 +25,19 @@ from reorder.cpu.schedule.tile_program import (
     YIELD_AT,
     StageTypes,
 )
-from reorder.cpu.tables import Words
+from reorder.cpu.tables import WORD_NBYTES, Words
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
 
 def _free_all() -> None:
     """Free all scratches in a forked child, which lacks the threads that held them."""
-    _BLOCK[LOCKS_AT:SCRATCHES_AT] = 0
+    _BLOCK[LOCKS_AT // WORD_NBYTES : SCRATCHES_AT // WORD_NBYTES] = 0
 
 
 # pages that were never written take no memory
-_MEMORY = np.zeros(SCRATCHES_AT + SCRATCHES * SCRATCH_NBYTES + SHARED_NBYTES, np.uint8)
-_BLOCK = _MEMORY[-address_of(_MEMORY) % SHARED_NBYTES :]
-_BLOCK.view(np.int64)[YIELD_AT] = pool_words()[POOL.yield_at]
+_BLOCK = lasting_words(SCRATCHES_AT + SCRATCHES * SCRATCH_NBYTES)
+_BLOCK[YIELD_AT] = WORDS[POOL.yield_at]
 at_fork(lambda: None, lambda: None, _free_all)
 
 

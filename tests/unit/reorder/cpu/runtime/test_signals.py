@@ -10,7 +10,7 @@ from tests.programs import run_python
 _HEAD = """
 import faulthandler, os, random, signal, time
 from tests.unit.reorder.cpu.runtime.thread_program import Crowd, fork, move, reap
-from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.pool import WORDS
 from reorder.cpu.runtime.worker import POOL
 
 faulthandler.dump_traceback_later(60, exit=True)
@@ -49,7 +49,7 @@ def handler(*_):
 while hits <= 10:  # at once, unless the machine is busy
     during(handler, 0.6, 0.002)
 # nothing is left locked: reorders still run on several threads, and children are forked
-assert not pool_words()[POOL.busy]
+assert not WORDS[POOL.busy]
 move()
 reap(fork())
 during(lambda *_: move(), 0.4, 0.004)

@@ -7,12 +7,12 @@ import pytest
 
 from reorder import system
 from reorder.cpu.runtime import pool
-from reorder.cpu.runtime.pool import pool_words
+from reorder.cpu.runtime.pool import WORDS
 from reorder.cpu.runtime.worker import POOL
 
 
 def test_a_thread_that_waits_sleeps_instead_of_spinning() -> None:
-    words = pool_words()
+    words = WORDS.tolist()
     sleep = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int)(
         words[POOL.sleep_at]
     )
@@ -26,12 +26,12 @@ def test_a_thread_that_waits_sleeps_instead_of_spinning() -> None:
 def test_a_system_without_a_c_library_yields_by_doing_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = [0] * len(pool_words())
+    words = [0] * len(WORDS)
     monkeypatch.setattr(pool, "system_function", lambda _: None)
     pool.write_functions(words)
-    assert words[POOL.yield_at] != pool_words()[POOL.yield_at]
+    assert words[POOL.yield_at] != WORDS[POOL.yield_at]
     assert ctypes.CFUNCTYPE(ctypes.c_int)(words[POOL.yield_at])() == 1
-    assert words[POOL.never_free] != pool_words()[POOL.never_free]
+    assert words[POOL.never_free] != WORDS[POOL.never_free]
 
 
 def test_a_function_that_the_system_lacks_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
