@@ -151,10 +151,7 @@ class FormatTag(Checked):
     @cached_property
     def block_sizes(self) -> tuple[int, ...]:
         """The product of the inner extents of each axis."""
-        sizes = [1] * len(self.axes)
-        for digit in self.digits:
-            sizes[digit.axis] *= digit.extent or 1
-        return tuple(sizes)
+        return tuple(digit.step for digit in sorted(self.digits) if not digit.extent)
 
     def memory_order(self, letters: str = LETTERS) -> str:
         """Write the loops that order the elements in memory, outermost first.

@@ -74,12 +74,8 @@ else:
         def __new__(cls, title: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
             if not bases:
                 return super().__new__(cls, title, bases, body)
-            if bases != (NamedTuple,):
-                raise TypeError("can only inherit from NamedTuple")
             fields = tuple(body.get("__annotations__", ()))
             defaults = {name: body.pop(name) for name in fields if name in body}
-            if tuple(defaults) != fields[len(fields) - len(defaults) :]:
-                raise TypeError("a field without a default cannot follow one with a default")
             new = constructor(fields, defaults.values(), tuple.__new__, body["__module__"])
             new.__qualname__ = f"{body['__qualname__']}.__new__"
             new.__annotations__ = body.get("__annotations__", {})
