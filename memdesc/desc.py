@@ -14,7 +14,7 @@ import numpy as np
 from memdesc import views
 from memdesc.checked import SCHEMA, SWIZZLED, Written, check_schema
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, about, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable, part
 from memdesc.index import Index, checked_index, checked_integers
@@ -793,11 +793,16 @@ def _strided_layout(
 def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     """Describe memory by a name or, if no vocabulary has it, by another notation."""
     # asked first, as the error of an unknown name takes long to suggest similar ones
-    if not is_name(name, len(dims), dtype.bits):
-        from memdesc.exchange import read_notation  # only other notations need it
+    if is_name(name, len(dims), dtype.bits):
+        return desc_by_name(dims, dtype, name)
+    from memdesc.exchange import parse_layout  # only other notations need it
 
-        return read_notation(name, dims, dtype)
-    return desc_by_name(dims, dtype, name)
+    desc = parse_layout(name, dims, dtype)
+    if isinstance(desc, MemoryDesc):
+        return desc
+    raise UnsupportedFormatError(
+        f"{short_repr(name)} is an image; image_desc(dims, dtype, name) describes it"
+    )
 
 
 def desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
@@ -806,14 +811,10 @@ def desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc
     letters = letters_for(name, len(dims))
     if letters is not None or not dims:
         check_dims(dims, letters)
-    try:
-        resolved = resolve(name, dims, dtype.bits)
-    except MemdescError as error:
-        if name == tag:
-            raise
-        raise type(error)(
-            f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
-        ) from None
+    if name != tag:
+        with about(f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims"):
+            resolve(name, dims, dtype.bits)
+    resolved = resolve(name, dims, dtype.bits)
     return desc_of(dtype, layout_by_tag(resolved, dims, name), letters=letters)
 
 

@@ -56,6 +56,8 @@ def checked_ints(name: str, values: Iterable[int], *, least: int = -INT64_MAX) -
 
     With `least` of `RUNTIME`, sizes may be known only at execution.
     """
+    if type(values) is tuple and not values:
+        return ()
     try:
         if isinstance(values, NOT_SEQUENCES):
             raise TypeError  # noqa: TRY301 - refused below

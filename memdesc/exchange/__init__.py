@@ -21,7 +21,7 @@ from memdesc.desc import (
     letters_of,
     memory_desc,
 )
-from memdesc.dtypes import DataType, data_type
+from memdesc.dtypes import data_type
 from memdesc.errors import (
     MemdescError,
     UnknownFormatError,
@@ -254,16 +254,6 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
             raise UnknownFormatError(msg) from None
     return desc_by_name(given.sizes(), given.type(), name)
-
-
-def read_notation(text: str, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc:
-    """Read a layout of a buffer of these dims and this type that no vocabulary has."""
-    desc = parse_layout(text, dims, dtype)
-    if isinstance(desc, MemoryDesc):
-        return desc
-    raise UnsupportedFormatError(
-        f"{short_repr(text)} is an image; image_desc(dims, dtype, name) describes it"
-    )
 
 
 def _readings(given: Given) -> MemoryDesc | None:

@@ -14,7 +14,7 @@ from math import prod
 
 from memdesc.desc import MemoryDesc, desc_of
 from memdesc.dtypes import BYTE_BITS, DataType
-from memdesc.errors import UnsupportedFormatError, counted, excerpt
+from memdesc.errors import counted, excerpt
 from memdesc.exchange.expressions import Tree, tree_of
 from memdesc.exchange.system import Given, System, impossible, unclear
 from memdesc.int64 import INT64_MAX
@@ -49,10 +49,7 @@ _REPR = (
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     layout = desc.layout
-    try:
-        text = cute_text(layout, desc.letters)
-    except UnsupportedFormatError as error:
-        impossible(error)
+    text = cute_text(layout, desc.letters)
     if not layout.xor:
         return (text,)
     bits, low, shift = cute_swizzle(layout)

@@ -130,7 +130,7 @@ class System:
             if self.refusal:
                 texts = tuple(text for text in texts if self.is_of(text, desc))
             return texts or impossible(self.refusal)
-        except (Impossible, NotBlockedError) as reason:
+        except (Impossible, NotBlockedError, UnsupportedFormatError) as reason:
             raise UnsupportedFormatError(
                 f"{self.title} cannot express {short_repr(desc)}: {reason}"
             ) from None
