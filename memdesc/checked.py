@@ -6,7 +6,7 @@ against accidents only: a malicious pickle can run any code.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
@@ -139,6 +139,9 @@ class Written(Checked):
     """Mixin for descriptors that can be written as JSON, and read back as equal ones."""
 
     __slots__ = ()
+    # what `to_json` writes; and how it is read, before `check_schema` has seen it
+    _fields: Callable[[], dict[str, Any]]
+    _of_fields: Callable[[Any], Self]
 
     def to_json(self) -> str:
         """Write the descriptor as JSON that other programs can read.
@@ -185,15 +188,6 @@ class Written(Checked):
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             reason = f"the key {error} is missing" if isinstance(error, KeyError) else error
             raise MemdescError(f"not a descriptor: {reason}; to_json() shows the form") from error
-
-    def _fields(self) -> dict[str, Any]:
-        """Return what `to_json` writes."""
-        raise NotImplementedError
-
-    @classmethod
-    def _of_fields(cls, fields: Any) -> Self:
-        """Make a value from what JSON has, which `check_schema` has not yet seen."""
-        raise NotImplementedError
 
 
 def check_schema(fields: Any) -> None:

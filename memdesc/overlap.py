@@ -6,7 +6,7 @@ from collections import Counter
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
-from memdesc.layout import Block, Layout, do_nest, index_of_digits, moving_blocks
+from memdesc.layout import Layout, do_nest, index_of_digits, moving_blocks
 
 
 def check_overlap(layout: Layout) -> None:
@@ -16,12 +16,9 @@ def check_overlap(layout: Layout) -> None:
     strides, each at least as large as the whole loop inside it, and need no search.
     """
     loops = moving_blocks(layout)
-    if layout.nelems and not do_nest(loops):
-        _search(layout, loops)
-
-
-def _search(layout: Layout, loops: list[Block]) -> None:
-    """Refuse a layout if index differences that are not all 0 add up to offset 0."""
+    if not layout.nelems or do_nest(loops):
+        return
+    # they overlap if index differences that are not all 0 add up to offset 0
     try:
         differences = [Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops]
         values = solve(differences, 0, trivial=False)
