@@ -644,7 +644,6 @@ def layout_by_strides(
     of each inner block, outermost first; `padded_dims` are by default the dims rounded up to whole
     blocks.
     """
-    check_dims(dims)
     steps = [1] * len(dims)
     blocks = []
     dense = 1
