@@ -1,7 +1,7 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -159,7 +159,7 @@ class _Schedule:
         builder = BatchBuilder(plan, threads, machine, place)
         tiles = _tile_batches() if needs_tiles(plan) else None
         scheduled = tiles.tile_batches(builder) if tiles else builder.move_all(plan.boxes)
-        self.batches = [*map(LinkedBatch, scheduled)]
+        self.scheduled = scheduled
         self.kernels = builder.kernels
         self.has_workers = any(batch.partition.workers for batch in scheduled)
         # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
@@ -173,13 +173,18 @@ class _Schedule:
         # the job, once it was needed, and what owns its tables
         self._kept: list[tuple[Any, LinkedBatch]] = []
 
+    @cached_property
+    def batches(self) -> list["LinkedBatch"]:
+        """The batches with their code, which is compiled where there is none."""
+        return [*map(LinkedBatch, self.scheduled)]
+
     def job_at(self) -> int:
         """Return the address of the job of all batches; its interpreters are compiled first."""
         if not self._kept:
             batch = self.batches[0]
             if len(self.batches) > 1:
                 join = _tile_batches().join
-                batch = LinkedBatch(join([batch.batch for batch in self.batches]))
+                batch = LinkedBatch(join(self.scheduled))
             # several threads may come here at once: all get the first one
             job, _ = batch.job_at(batch.origin)
             self._kept.append((np.array(job, np.int64), batch))
@@ -187,19 +192,17 @@ class _Schedule:
 
 
 class LinkedBatch:
-    """A batch whose program has the addresses of what it names; it keeps the arrays alive."""
+    """A batch with its code, whose program has the addresses of the arrays that it keeps alive."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.program: Words
-        self._interpreter: Callable[[], int]
         if batch.kernel is not None:
-            self.program, self._interpreter = batch.program, partial(interpreter_at, batch.kernel)
+            self._program, self._interpreter = batch.program, interpreter_at(batch.kernel)
         else:
             # programs that consist of boxes load none of this
             from reorder.cpu.runtime.stages import link, tile_interpreter_at
 
-            self.program, self._interpreter = link(batch), tile_interpreter_at
+            self._program, self._interpreter = link(batch), tile_interpreter_at()
         self.origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
 
     def job_at(self, points: Words) -> tuple[Job, Words]:
@@ -207,7 +210,7 @@ class LinkedBatch:
 
         These and this batch must outlive it.
         """
-        return make_job(self._interpreter(), self.program, self.batch.partition, points)
+        return make_job(self._interpreter, self._program, self.batch.partition, points)
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the program on src and dst at two addresses."""

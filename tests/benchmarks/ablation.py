@@ -122,7 +122,7 @@ def _without_joined_jobs(old: Any) -> Any:
 
     def make(*given: Any) -> Any:
         schedule = old(*given)
-        schedule.has_job = schedule.has_job and len(schedule.batches) == 1
+        schedule.has_job = schedule.has_job and len(schedule.scheduled) == 1
         return schedule
 
     return make
@@ -218,7 +218,6 @@ class Variant:
                     self._replace(f"{module}:compiled_interpreter", _under_name(name))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
-            self._record("execute", "LinkedBatch", _text_of_batch)
             self._record("schedule.batches", "tile_boxes", _text_of_boxes)
             self._record("schedule.batches", "rotate", _text_of_boxes)
             self._record("schedule.batches", "join_runs", _text_of_boxes)
@@ -271,6 +270,7 @@ class Variant:
         with self._active():
             run = self.prepared(plan, threads)
             schedule = run._schedule_at(place)  # noqa: SLF001 - as the first call there would
+        self.schedules += map(_text_of_batch, schedule.scheduled)
         joins = f"joined: {schedule.has_job}"
         return run, "\n".join([*self.schedules, *run.kernels_at(place), joins])
 
@@ -279,8 +279,7 @@ class Variant:
         load_pool()
         with self._active():
             for schedule in run._places.values():  # noqa: SLF001 - as its first calls would
-                for batch in schedule.batches:
-                    batch.job_at(batch.origin)
+                schedule.batches  # noqa: B018 - which links them
                 if schedule.has_job:
                     schedule.job_at()
         return run
@@ -293,7 +292,7 @@ class Variant:
         return self.name == "itself" or schedule != other
 
 
-def _text_of_batch(_linked: Any, batch: Any) -> str:
+def _text_of_batch(batch: Any) -> str:
     """Return all of a batch: what it names is code, or an array."""
     shares = batch.partition
     named = [] if isinstance(batch.program, np.ndarray) else batch.program

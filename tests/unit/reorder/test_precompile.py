@@ -107,6 +107,9 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[StageTypes]:
 
     for module in (reorder.precompile, reorder.cpu.runtime.stages):
         monkeypatch.setattr(module, "stage_at", at)
+    monkeypatch.setattr(reorder.cpu.runtime.stages, "tile_interpreter_at", lambda: 0)
+    for module in (reorder.cpu.execute, reorder.cpu.runtime.stages):
+        monkeypatch.setattr(module, "interpreter_at", lambda _: 0)
     monkeypatch.setattr(reorder.precompile, "this_machine", lambda: _MACHINE)
     return stages
 
@@ -115,7 +118,7 @@ def _schedule(plan: ReorderPlan) -> None:
     """Schedule a plan for caches of all kinds, which asks for its stages."""
     for caches in product((0, 1 << 40), repeat=2):
         machine = _MACHINE._replace(cache_nbytes=caches[0], streamed_nbytes=caches[1])
-        PreparedReorder(plan, machine=machine)._schedule_at(0)  # noqa: SLF001 - without compiling
+        PreparedReorder(plan, machine=machine)._schedule_at(0).batches  # noqa: B018, SLF001 - without compiling
 
 
 @pytest.mark.parametrize(

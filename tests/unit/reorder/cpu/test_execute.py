@@ -7,7 +7,17 @@ from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.host import this_machine
+from reorder.cpu.runtime import jit
 from reorder.reference import execute_reference
+
+
+def test_what_moves_a_dst_is_shown_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> int:
+        raise AssertionError("a kernel was compiled or loaded")
+
+    monkeypatch.setattr(jit, "kernel_at", never)
+    sides = memory_desc((64, 48), "f32", "ab"), memory_desc((64, 48), "s8", "ba")
+    assert PreparedReorder(plan_reorder(*sides)).kernels_at(0) == ("tiles",)
 
 
 @pytest.mark.parametrize(
