@@ -2,7 +2,7 @@
 
 `onednn` and `cldnn`, whose names follow rules, and `weights` are files with one vocabulary each;
 `systems` has those of other systems, and `images` has the types of images. To add a vocabulary,
-write a table in `systems`, and add it to `_tables`.
+write a table in `systems`, and add it to `VOCABULARIES` there.
 """
 
 from __future__ import annotations
@@ -23,30 +23,13 @@ from memdesc.tags import LETTERS, FormatTag
 from memdesc.tuples import NamedTuple
 
 
-@cache
-def _tables() -> tuple[Vocabulary, ...]:
-    """Return the vocabularies whose names are in tables; a new one is a further entry."""
-    # loaded when neither oneDNN nor clDNN has a name, or when all names are listed
-    from memdesc.names import systems, weights
-
-    return (
-        systems.MACE,
-        weights.VOCABULARY,
-        systems.TENSORRT,
-        systems.ACL,
-        systems.ASCEND,
-        systems.NCNN,
-        systems.MNN,
-        systems.TFLITE_GPU,
-        systems.EXECUTORCH,
-        systems.KV_CACHE,
-    )
-
-
 def vocabularies() -> Iterator[Vocabulary]:
     """Yield all vocabularies; the first that knows a name reads it."""
     yield from (onednn.VOCABULARY, cldnn.VOCABULARY)  # those whose names follow rules
-    yield from _tables()
+    # loaded when neither has a name, or when all names are listed
+    from memdesc.names.systems import VOCABULARIES
+
+    yield from VOCABULARIES
 
 
 # Names for any number of dims. Other systems have several for a row-major layout.

@@ -1,10 +1,11 @@
-"""Names of other systems, a table for each; `weights` has the packings of quantised weights."""
+"""Vocabularies of other systems, a table for each; `weights` has that of quantised weights."""
 
 from __future__ import annotations
 
 import re
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.names import weights
 from memdesc.names.images import REFUSED, is_image
 from memdesc.names.vocabulary import Vocabulary, refuse, rows_of
 from memdesc.tags import FormatTag
@@ -206,50 +207,54 @@ _APART = (
     "separately, the scales with an offset0"
 )
 
-MACE = _Mace("mace", "host buffer of MACE", rows_of(_MACE), "[A-Z]+$")
-TENSORRT = _TensorRT(
-    "tensorrt",
-    "format of TensorRT",
-    _TENSORRT_ROWS,
-    _TENSORRT_START,
-    spellings=_TENSORRT_SPELLINGS,
-)
-ACL = Vocabulary("acl", "weight format of the Arm Compute Library", rows_of(_ACL), "OHWI")
-ASCEND = Vocabulary(
-    "ascend",
-    "format of Ascend",
-    rows_of(_ASCEND),
-    "NC1|NDC1|C1|FRACTAL_",
-    {"C1HWNCoC0": _DIAGONAL},
-)
-NCNN = Vocabulary("ncnn", "packing of ncnn", rows_of(_NCNN), "elempack")
-MNN = Vocabulary("mnn", "format of MNN", rows_of(_MNN), "NC4|C4N")
-TFLITE_GPU = Vocabulary(
-    "tflite_gpu",
-    "layout of TFLite's GPU delegate",
-    rows_of(_TFLITE_GPU),
-    "TensorStorageType::|kOSpatial|kOICustom|k2DX",
-    dict.fromkeys(("kOICustomSpatialI4O4", "kOICustomSpatialO4I4"), _CUSTOM),
-)
-EXECUTORCH = Vocabulary(
-    "executorch",
-    "packing of ExecuTorch",
-    rows_of(_EXECUTORCH),
-    "PACKED_INT8|TENSOR_|executorch_q8",
-    {name: why for name, why in REFUSED.items() if name.startswith(("PACKED", "TENSOR"))},
-)
-KV_CACHE = Vocabulary(
-    "kvcache",
-    "order of KV caches",
-    rows_of(_KV_CACHE),
-    "NL_|NB_|TWO_X|vllm_paged",
-    {"NL_X_NB_BSV_BSS": _APART},
-    dims={
-        "l": "layers",
-        "b": "blocks",
-        "t": "K and V",
-        "h": "heads",
-        "n": "tokens",
-        "c": "channels",
-    },
+# in the order in which they are asked for a name
+VOCABULARIES = (
+    _Mace("mace", "host buffer of MACE", rows_of(_MACE), "[A-Z]+$"),
+    weights.VOCABULARY,
+    _TensorRT(
+        "tensorrt",
+        "format of TensorRT",
+        _TENSORRT_ROWS,
+        _TENSORRT_START,
+        spellings=_TENSORRT_SPELLINGS,
+    ),
+    Vocabulary("acl", "weight format of the Arm Compute Library", rows_of(_ACL), "OHWI"),
+    Vocabulary(
+        "ascend",
+        "format of Ascend",
+        rows_of(_ASCEND),
+        "NC1|NDC1|C1|FRACTAL_",
+        {"C1HWNCoC0": _DIAGONAL},
+    ),
+    Vocabulary("ncnn", "packing of ncnn", rows_of(_NCNN), "elempack"),
+    Vocabulary("mnn", "format of MNN", rows_of(_MNN), "NC4|C4N"),
+    Vocabulary(
+        "tflite_gpu",
+        "layout of TFLite's GPU delegate",
+        rows_of(_TFLITE_GPU),
+        "TensorStorageType::|kOSpatial|kOICustom|k2DX",
+        dict.fromkeys(("kOICustomSpatialI4O4", "kOICustomSpatialO4I4"), _CUSTOM),
+    ),
+    Vocabulary(
+        "executorch",
+        "packing of ExecuTorch",
+        rows_of(_EXECUTORCH),
+        "PACKED_INT8|TENSOR_|executorch_q8",
+        {name: why for name, why in REFUSED.items() if name.startswith(("PACKED", "TENSOR"))},
+    ),
+    Vocabulary(
+        "kvcache",
+        "order of KV caches",
+        rows_of(_KV_CACHE),
+        "NL_|NB_|TWO_X|vllm_paged",
+        {"NL_X_NB_BSV_BSS": _APART},
+        dims={
+            "l": "layers",
+            "b": "blocks",
+            "t": "K and V",
+            "h": "heads",
+            "n": "tokens",
+            "c": "channels",
+        },
+    ),
 )
