@@ -57,9 +57,6 @@ kHWC16      nchw  data 8,16:acdb__b16
 kDHWC       ncdhw data 32:acdeb
 """
 _TENSORRT_START = r".*\bTensorFormat(::|\.)|k?(C?DHW|CHW|D?HWC)[0-9]|k(LINEAR|D?HWC|DLA)"
-_TENSORRT_ROWS = rows_of(_TENSORRT)
-# letters alone, such as HWC, are a layout of TVM with these dims
-_TENSORRT_SPELLINGS = {name[1:]: name for name in _TENSORRT_ROWS if not name.isalpha()}
 # the scope of a name in C++, and in Python, where names do not begin with k
 _CPP_SCOPE, _PYTHON_SCOPE = r"^(nvinfer1::)?TensorFormat::", r"^((tensorrt|trt)\.)?TensorFormat\.k?"
 _COLOURS = (3, 4)
@@ -69,6 +66,10 @@ class _TensorRT(Vocabulary):
     def bare(self, name: str) -> str:
         """Return a name as C++ has it, without its scope."""
         return re.sub(_PYTHON_SCOPE, "k", re.sub(_CPP_SCOPE, "", name))
+
+    def key(self, name: str) -> str:
+        """Return a name as C++ has it. Letters alone, such as HWC, are TVM's layout of them."""
+        return name if name.isalpha() or name in self.rows else f"k{name}"
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
         """Refuse DLA images with one channel, whose pixels have a single lane."""
@@ -211,13 +212,7 @@ _APART = (
 VOCABULARIES = (
     _Mace("mace", "host buffer of MACE", rows_of(_MACE), "[A-Z]+$"),
     weights.VOCABULARY,
-    _TensorRT(
-        "tensorrt",
-        "format of TensorRT",
-        _TENSORRT_ROWS,
-        _TENSORRT_START,
-        spellings=_TENSORRT_SPELLINGS,
-    ),
+    _TensorRT("tensorrt", "format of TensorRT", rows_of(_TENSORRT), _TENSORRT_START),
     Vocabulary("acl", "weight format of the Arm Compute Library", rows_of(_ACL), "OHWI"),
     Vocabulary(
         "ascend",

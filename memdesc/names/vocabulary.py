@@ -93,9 +93,9 @@ class Vocabulary:
 
     `noun` is what the names stand for in messages: ``packing of weights``. `start` is a regular
     expression for how names start: an unknown one gets this system's reason. `refused` has names
-    that are not layouts of elements, with the reason; `aliases` and `spellings` map other names
-    to names in `rows`; spellings are read but not listed. `dims` says what letters of dims stand
-    for, and `scopes` what may precede a name in programs.
+    that are not layouts of elements, with the reason; `aliases` maps other names to names in
+    `rows`. `dims` says what letters of dims stand for, and `scopes` what may precede a name in
+    programs.
     """
 
     name: str
@@ -104,7 +104,6 @@ class Vocabulary:
     start: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    spellings: Mapping[str, str] = field(default_factory=dict)
     dims: Mapping[str, str] = field(default_factory=dict)
     scopes: tuple[str, ...] = ()
 
@@ -122,8 +121,8 @@ class Vocabulary:
         return re.match(self.start, name) is not None
 
     def key(self, name: str) -> str:
-        """Return the name in `rows` that another name or spelling stands for."""
-        return self.aliases.get(name) or self.spellings.get(name, name)
+        """Return the name in `rows` that another name stands for."""
+        return self.aliases.get(name, name)
 
     def row(self, name: str) -> Row | None:
         """Return the row of a name."""
