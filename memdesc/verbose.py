@@ -10,7 +10,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import RUNTIME, checked_int, checked_ints
 from memdesc.layout import Block, dim_name
-from memdesc.names.onednn import REFUSED
+from memdesc.names.onednn import VOCABULARY
 from memdesc.runtime_dims import UNKNOWN, RuntimeDesc, runtime_desc
 from memdesc.tags import LETTERS, Digit, parse_tag
 
@@ -129,7 +129,8 @@ def from_verbose(
     if match is None:
         if isinstance(text, str) and (other := re.fullmatch(_OTHER_KIND, text)):
             raise UnsupportedFormatError(
-                f"{short_repr(text)} does not describe strided memory: {REFUSED[other['kind']]}"
+                f"{short_repr(text)} does not describe strided memory: "
+                f"{VOCABULARY.refused[other['kind']]}"
             )
         raise MemdescError(
             f"{short_repr(text)} does not have the form dtype:flags:blocked:tag:strides:f0, "

@@ -10,7 +10,7 @@ from tables import packing_families
 
 import memdesc
 from memdesc.names import resolve
-from memdesc.names.weights import PACKINGS
+from memdesc.names.weights import VOCABULARY as WEIGHTS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -35,7 +35,7 @@ class PackingPictures(SphinxDirective):
         listed = nodes.bullet_list()
         for name, page in _pictured():
             link = nodes.reference("", "", nodes.literal("", name), refuri=page)
-            line = nodes.paragraph("", "", link, nodes.Text(f": {PACKINGS[name].source}"))
+            line = nodes.paragraph("", "", link, nodes.Text(f": {WEIGHTS.rows[name].source}"))
             listed += nodes.list_item("", line)
         return [listed]
 
@@ -45,7 +45,7 @@ def _draw(app: Sphinx, failed: Exception | None) -> None:
     if failed or app.builder.format != "html":
         return
     for name, page in _pictured():
-        row = PACKINGS[name]
+        row = WEIGHTS.rows[name]
         bits = next(iter(row.tags))
         sizes = resolve(name, (), bits or 8).block_sizes
         desc = memdesc.memory_desc([max(size, _SMALL) for size in sizes], _TYPES[bits], name)

@@ -16,7 +16,8 @@ from memdesc.dtypes import ALIASES as DTYPE_ALIASES
 from memdesc.dtypes import DATA_TYPES
 from memdesc.exchange import written
 from memdesc.names import dim_letters, images, known_names, resolve, weights
-from memdesc.names.weights import ALIASES, DIMS, EXPERTS, PACKINGS
+from memdesc.names.weights import EXPERTS
+from memdesc.names.weights import VOCABULARY as WEIGHTS
 from memdesc.record.rows import SCHEMES, known_records
 from memdesc.tags import LETTERS
 from reorder.checkpoints.convert.targets import TARGETS
@@ -137,7 +138,7 @@ def _records() -> Iterator[Row]:
 def packing_families() -> dict[str, list[str]]:
     """Group the names by family, without those of experts: only a size differs within one."""
     found: dict[str, list[str]] = {}
-    for name in PACKINGS:
+    for name in WEIGHTS.rows:
         if not name.endswith(EXPERTS):
             sized = "<" in name or name.startswith(("mlas", "trtllm_s"))
             family = re.sub("[0-9]+>?(?=_|$)", "", name) if sized else name
@@ -149,23 +150,23 @@ def _packings() -> Iterator[Row]:
     """Return all packings, without those of experts."""
     yield ("names", "holds", "layout", "blocks", "used by")
     for names in packing_families().values():
-        row = PACKINGS[names[0]]
-        aliases = [alias for alias, meant in ALIASES.items() if meant in names]
+        row = WEIGHTS.rows[names[0]]
+        aliases = [alias for alias, meant in WEIGHTS.aliases.items() if meant in names]
         dims = ", ".join(_dim(row, letter) for letter in row.letters)
         widths = " or ".join(f"{bits}" if bits else "any" for bits in row.tags)
-        tags = [tag for name in names for tag in PACKINGS[name].tags.values()]
+        tags = [tag for name in names for tag in WEIGHTS.rows[name].tags.values()]
         holds = f"{row.domain} ({dims}), {widths} bits"
         yield ([*names, *aliases], holds, tags, _blocks(names), row.source)
 
 
 def _dim(row: weights.Packing, letter: str) -> str:
     """Return what a dim is called: a letter, where there are spatial dims."""
-    return letter if "h" in row.letters else DIMS[letter]
+    return letter if "h" in row.letters else WEIGHTS.dims[letter]
 
 
 def _blocks(names: list[str]) -> str:
     """Return the block of each dim, for each width and name, and whether it is padded."""
-    row = PACKINGS[names[0]]
+    row = WEIGHTS.rows[names[0]]
     found: dict[str, list[str]] = {}
     for tag in (resolve(name, (), bits or 8) for name in names for bits in row.tags):
         for letter, block, align in zip(row.letters, tag.block_sizes, tag.align, strict=True):

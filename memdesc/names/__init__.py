@@ -236,7 +236,8 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
     except UnknownFormatError as error:
         from memdesc.names.similar import did_you_mean, nearest  # only for a wrong name
 
-        refuse(name, cldnn.REFUSED)  # it has the reason for images that cannot be described
+        # it has the reason for images that cannot be described
+        refuse(name, cldnn.VOCABULARY.refused)
         raise UnknownFormatError(
             f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
         ) from None

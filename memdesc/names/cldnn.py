@@ -9,7 +9,6 @@ tables and the kernels (`fetch_weights.cl`, `fetch_data.cl`) disagree, the kerne
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names
@@ -69,31 +68,29 @@ _ONE_BIT = (
 )
 _IMAGE = "it is an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
 # Names that are not layouts of elements -> the reason.
-REFUSED = MappingProxyType(
-    {
-        "winograd_2x3_s1_data": (
-            f"it holds transformed input tiles, {_NO_REORDER} tensor, such as 'bfyx'"
-        ),
-        "winograd_2x3_s1_weights": _WINOGRAD,
-        "winograd_2x3_s1_fused_weights": _WINOGRAD,
-        "winograd_6x3_s1_fused_weights": _WINOGRAD,
-        "image_2d_weights_winograd_6x3_s1_fbxyb": _WINOGRAD,
-        "image_2d_weights_winograd_6x3_s1_xfbyb": _WINOGRAD,
-        "nv12": (
-            "it is a video surface whose planes have different sizes, and reading it converts "
-            "colours; convert it to 'byxf' first"
-        ),
-        "lstm_weights_dio": (
-            "its index is custom code over direction, input and 4*hidden; give strides instead"
-        ),
-        "b_fs_yx_32fp": f"{_ONE_BIT} 'b_fs_yx_fsv32'",
-        "os_is_yx_osv32_isv32p": f"{_ONE_BIT} 'ABcd32a32b'",
-        "custom": "it stands for any descriptor that is built at run time; give its tag or strides",
-        "image_2d_weights_c4_fyx_b": _IMAGE,
-        "image_2d_weights_c1_b_fyx": _IMAGE,
-        "image_2d_rgba": _IMAGE,
-    }
-)
+_REFUSED = {
+    "winograd_2x3_s1_data": (
+        f"it holds transformed input tiles, {_NO_REORDER} tensor, such as 'bfyx'"
+    ),
+    "winograd_2x3_s1_weights": _WINOGRAD,
+    "winograd_2x3_s1_fused_weights": _WINOGRAD,
+    "winograd_6x3_s1_fused_weights": _WINOGRAD,
+    "image_2d_weights_winograd_6x3_s1_fbxyb": _WINOGRAD,
+    "image_2d_weights_winograd_6x3_s1_xfbyb": _WINOGRAD,
+    "nv12": (
+        "it is a video surface whose planes have different sizes, and reading it converts "
+        "colours; convert it to 'byxf' first"
+    ),
+    "lstm_weights_dio": (
+        "its index is custom code over direction, input and 4*hidden; give strides instead"
+    ),
+    "b_fs_yx_32fp": f"{_ONE_BIT} 'b_fs_yx_fsv32'",
+    "os_is_yx_osv32_isv32p": f"{_ONE_BIT} 'ABcd32a32b'",
+    "custom": "it stands for any descriptor that is built at run time; give its tag or strides",
+    "image_2d_weights_c4_fyx_b": _IMAGE,
+    "image_2d_weights_c1_b_fyx": _IMAGE,
+    "image_2d_rgba": _IMAGE,
+}
 
 
 def _translate(name: str) -> str:
@@ -199,5 +196,5 @@ class _ClDNN(Vocabulary):
 
 
 VOCABULARY = _ClDNN(
-    "cldnn", "format of OpenVINO", refused=REFUSED, scopes=("format::", "cldnn::format::")
+    "cldnn", "format of OpenVINO", refused=_REFUSED, scopes=("format::", "cldnn::format::")
 )

@@ -8,7 +8,6 @@ regular, and 798 aliases, of which the six in `_IRREGULAR` are not.
 from __future__ import annotations
 
 import itertools
-from types import MappingProxyType
 
 from memdesc.errors import UnknownFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names
@@ -45,14 +44,12 @@ _IRREGULAR = {
 
 # dnnl_types.h, 3.13: format kinds, and tags that are not layouts of elements -> the reason
 _PACKED = "only oneDNN knows its layout, like that of packed weights for RNN or Winograd primitives"
-REFUSED = MappingProxyType(
-    {
-        "any": "the primitive that gets it chooses the layout; take the one that it chose",
-        "undef": "it is the empty descriptor, without a tensor",
-        "sparse": "it is a sparse tensor, with one buffer for values and others for indices",
-        **dict.fromkeys(("opaque", "wino", "rnn_packed", "ldigo_p", "ldgoi_p"), _PACKED),
-    }
-)
+_REFUSED = {
+    "any": "the primitive that gets it chooses the layout; take the one that it chose",
+    "undef": "it is the empty descriptor, without a tensor",
+    "sparse": "it is a sparse tensor, with one buffer for values and others for indices",
+    **dict.fromkeys(("opaque", "wino", "rnn_packed", "ldigo_p", "ldgoi_p"), _PACKED),
+}
 
 
 def _outer(name: str) -> frozenset[str]:
@@ -86,6 +83,6 @@ class _OneDNN(Vocabulary):
 VOCABULARY = _OneDNN(
     "onednn",
     "tag of oneDNN",
-    refused=REFUSED,
+    refused=_REFUSED,
     scopes=("dnnl_", "format_tag::", "memory::format_tag::", "dnnl::memory::format_tag::"),
 )

@@ -12,23 +12,19 @@ rows starts. It has a dim of size 2 for the halves, so that its tag does not dep
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from memdesc.names.vocabulary import Row, Vocabulary, rows_of
 from memdesc.tags import LETTERS
 
 # What the letters of dims stand for.
-DIMS = MappingProxyType(
-    {
-        "e": "expert",
-        "t": "gate and up",
-        "i": "in",
-        "o": "out",
-        "g": "group",
-        "r": "row",
-        "c": "column",
-    }
-)
+_DIMS = {
+    "e": "expert",
+    "t": "gate and up",
+    "i": "in",
+    "o": "out",
+    "g": "group",
+    "r": "row",
+    "c": "column",
+}
 
 # `rows_of` explains the table
 _TABLE = """
@@ -137,25 +133,21 @@ def _of_experts(row: Row) -> Row:
 
 
 _ROWS = rows_of(_TABLE)
-PACKINGS = MappingProxyType(
-    _ROWS | {name + EXPERTS: _of_experts(row) for name, row in _ROWS.items() if row.has_experts}
-)
+_ROWS |= {name + EXPERTS: _of_experts(row) for name, row in _ROWS.items() if row.has_experts}
 # Other names (of cuDNN, torch, FlashInfer, the OCP's MX formats and bitsandbytes) -> name in the
 # table.
-ALIASES = MappingProxyType(
-    {
-        "mx_scales": "nvfp4_scales",
-        "F8_128x4": "nvfp4_scales",
-        "SWIZZLE_32_4_4": "nvfp4_scales",
-        "layout_128x4": "nvfp4_scales",
-        "layout_8x4": "nvfp4_scales_8x4",
-        "BlockMajorK": "trtllm_block_major_k",
-        "torch_int4_cuda": "tinygemm_k8",
-        "col32": "CUBLASLT_ORDER_COL32",
-        "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
-        "col_ampere": "CUBLASLT_ORDER_COL32_2R_4R4",
-    }
-)
+_ALIASES = {
+    "mx_scales": "nvfp4_scales",
+    "F8_128x4": "nvfp4_scales",
+    "SWIZZLE_32_4_4": "nvfp4_scales",
+    "layout_128x4": "nvfp4_scales",
+    "layout_8x4": "nvfp4_scales_8x4",
+    "BlockMajorK": "trtllm_block_major_k",
+    "torch_int4_cuda": "tinygemm_k8",
+    "col32": "CUBLASLT_ORDER_COL32",
+    "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
+    "col_ampere": "CUBLASLT_ORDER_COL32_2R_4R4",
+}
 
 _ACT_ORDER = (
     "it has groups that data (g_idx, act-order) assigns to rows; sort the rows by g_idx, then "
@@ -208,14 +200,14 @@ _REFUSED = {
 
 
 # "torch" alone starts other names, such as torch.channels_last
-_STEMS = {name.split("_")[0].split("<")[0] for name in PACKINGS if not name.startswith("torch")}
+_STEMS = {name.split("_")[0].split("<")[0] for name in _ROWS if not name.startswith("torch")}
 
 VOCABULARY = Vocabulary(
     "weights",
     "packing of weights",
-    PACKINGS,
+    _ROWS,
     "|".join(sorted(["torch_", *_STEMS])),
     _REFUSED,
-    ALIASES,
-    dims=DIMS,
+    _ALIASES,
+    dims=_DIMS,
 )

@@ -13,7 +13,7 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import counted
 from memdesc.layout_names import tag_of
 from memdesc.names import dim_letters
-from memdesc.names.weights import PACKINGS
+from memdesc.names.weights import VOCABULARY as WEIGHTS
 from memdesc.record import known_records
 from memdesc.tags import LETTERS
 from reorder.cli.command import Command, Facts, Options, drawn, lines, save, table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memdesc.picture import Picture
 
 # a record with the name of a packing is shown as that packing of codes
-_RECORDS = {*known_records()} - {*PACKINGS}
+_RECORDS = {*known_records()} - {*WEIGHTS.rows}
 
 
 def _answer(options: Options) -> tuple[Facts, int]:

@@ -34,7 +34,7 @@ from memdesc.checked import SCHEMA
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
-from memdesc.names.weights import PACKINGS
+from memdesc.names.weights import VOCABULARY as WEIGHTS
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.rows import SCHEMES
 from memdesc.tuples import NamedTuple
@@ -648,7 +648,7 @@ def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
     extents = _extents(desc)
     if extents is None or desc.nelems == 0:
         return None
-    packings = [PACKINGS[name.text] for name in desc.names() if name.text in PACKINGS]
+    packings = [WEIGHTS.rows[name.text] for name in desc.names() if name.text in WEIGHTS.rows]
     if any(packing.is_in_shape for packing in packings):
         extents = desc.padded_dims
     axes = max(desc.ndims - 1, 0)

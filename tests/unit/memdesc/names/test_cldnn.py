@@ -8,13 +8,15 @@ import pytest
 from numpy.typing import NDArray
 
 from memdesc import known_names, memory_desc
-from memdesc.names.cldnn import REFUSED
+from memdesc.names.cldnn import VOCABULARY
 from tests.tables import CLDNN
 
 # a digit: letters, step, extent; None is the outer digit, which counts whole steps
 Digits = list[tuple[str, int, int | None]]
 
-WITH_DIGITS = [name for name, row in CLDNN.items() if row["digits"] and name not in REFUSED]
+WITH_DIGITS = [
+    name for name, row in CLDNN.items() if row["digits"] and name not in VOCABULARY.refused
+]
 WITH_INT4_DIGITS = [name for name in WITH_DIGITS if "int4_digits" in CLDNN[name]]
 
 
@@ -80,7 +82,10 @@ def test_every_element_is_where_the_published_digits_put_it(name: str, dtype: st
 
 def test_the_table_has_222_names_of_which_208_have_digits_that_are_elements() -> None:
     domains = {name.text: name.domain for name in known_names() if name.vocabulary == "cldnn"}
-    assert {name for name, row in CLDNN.items() if not row["digits"]} <= {*REFUSED, "bf_lyx_yx"}
+    assert {name for name, row in CLDNN.items() if not row["digits"]} <= {
+        *VOCABULARY.refused,
+        "bf_lyx_yx",
+    }
     assert (len(domains), len(WITH_DIGITS)) == (222, 208)
     assert WITH_INT4_DIGITS == ["os_iyx_osv16", "os_iyx_osv32", "os_iyx_osv64"]
     for name, row in CLDNN.items():
