@@ -248,11 +248,9 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
             else:
                 desc_by_name(given.dims, given.dtype or data_type("f32"), name)
         except UnknownFormatError as error:
-            if not refused:
-                raise
-            msg = str(error)
-            msg += f"{' ' if msg.endswith('?') else '; '}{refused}"
-            raise UnknownFormatError(msg) from None
+            if refused:
+                error.args = (f"{error}{' ' if str(error)[-1] == '?' else '; '}{refused}",)
+            raise
     return desc_by_name(given.sizes(), given.type(), name)
 
 
