@@ -163,7 +163,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism({"schedule.batches:BatchBuilder.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(
-        {"schedule.tile_steps:_StepWriter._prefetched_lines": _returns([])}
+        {"schedule.tile_steps:StepWriter._prefetched_lines": _returns([])}
     ),
     "prefetch of dst": Mechanism(
         {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}

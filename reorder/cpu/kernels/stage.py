@@ -253,17 +253,20 @@ class _Row:
         self.sizes = (*sorted({_REGISTERS * lanes, lanes, _MIN_LANES}, reverse=True), 1)
         # whether vectors may start within groups of operands
         self.cuts_groups = False
-        self.one_operand = self.one_factor = None
-        if operation is Operation.CONVERT:
+        # where operands are, and their value if there is one for all elements. It is loaded before
+        # the loop: LLVM cannot move the load out, since stores may alias it
+        self.operands: list[tuple[_Side, Value]] = []
+        if operation in _UNCHANGED:
             return
         operand = stage.starts[2] + stage.tables[2][number]
-        self.operand = _side(builder, types.work, operand)
-        factor = stage.beta if operation is Operation.ACCUMULATE else operand + stage.table.inverses
-        self.factor = _side(builder, types.work, factor)
-        # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
-        self.one_operand = self.operand.load_one() if single else None
-        if single or operation is Operation.ACCUMULATE:
-            self.one_factor = self.factor.load_one()
+        places = [(operand, single)]
+        if operation is Operation.ACCUMULATE:
+            places.append((stage.beta, True))
+        elif operation is Operation.NARROW_QUOTIENT:
+            places.append((operand + stage.table.inverses, single))
+        for place, is_one in places:
+            side = _side(builder, types.work, place)
+            self.operands.append((side, side.load_one() if is_one else None))
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Write the results for a vector starting at element i."""
@@ -296,11 +299,7 @@ class _Row:
         operation = types.operation
         codec = Codec(self.src.elements.builder, codes.type.count)
         x = codec.decode(codes, types.src, types.work)
-        y = factor = None
-        if operation not in _UNCHANGED:
-            y = self._read(codec, self.operand, self.one_operand, i, mask)
-        if operation in {Operation.NARROW_QUOTIENT, Operation.ACCUMULATE}:
-            factor = self._read(codec, self.factor, self.one_factor, i, mask)
+        operands = [self._read(codec, *operand, i, mask) for operand in self.operands]
         # finite scales and zero points turn no integer into a NaN
         makes_integers = operation is Operation.NARROW_QUOTIENT and types.dst in INTEGERS
         has_nan = not makes_integers and (
@@ -308,7 +307,7 @@ class _Row:
         )
         is_scaled = operation in {Operation.CONVERT, Operation.NARROW_QUOTIENT}
         return codec.encode(
-            _apply(codec, types, x, y, factor),
+            _apply(codec, types, x, *operands),
             types.work,
             types.dst,
             may_be_nan=has_nan,
@@ -353,29 +352,31 @@ def _side(builder: Builder, dtype: str, start: Location, *, streams: bool = Fals
     return _Side(dtype, Elements(builder, Kernel(DATA_TYPES[dtype].bits, streams)), start)
 
 
-_ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
+_ARITHMETIC: dict[Operation, Callable[..., Value]] = {
     Operation.MULTIPLY: operator.mul,
     Operation.DIVIDE: operator.truediv,
     Operation.ADD: operator.add,
 }
 
 
-def _apply(codec: Codec, types: StageTypes, x: Value, y: Value, factor: Value) -> Value:
-    """Return the results of an operation in the working type; operands that it lacks are None."""
-    if types.operation in _ARITHMETIC:
-        return _ARITHMETIC[types.operation](x, y)
+def _apply(codec: Codec, types: StageTypes, x: Value, *operands: Value) -> Value:
+    """Return the results of an operation in the working type."""
     match types.operation:
-        case Operation.NARROW_QUOTIENT:
-            return _narrow_quotient(codec, types, x, y, factor)
-        case Operation.ACCUMULATE:
-            return x + factor * y
+        case Operation.CONVERT:
+            return x
         case Operation.ROUND_F16:
             return codec.decode(codec.encode(x, types.work, "f16"), "f16", types.work)
+        case Operation.NARROW_QUOTIENT:
+            return _narrow_quotient(codec, types, x, *operands)
+        case Operation.ACCUMULATE:
+            old, beta = operands
+            return x + beta * old
         case Operation.CLAMP:
+            (y,) = operands
             low = -0.0 - y
             x = where(x > y, y, x)
             return where(x < low, low, x)
-    return x
+    return _ARITHMETIC[types.operation](x, *operands)
 
 
 def _narrow_quotient(

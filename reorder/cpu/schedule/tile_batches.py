@@ -21,7 +21,7 @@ from reorder.cpu.schedule.tile_program import (
     TileStep,
     encode_tile,
 )
-from reorder.cpu.schedule.tile_steps import schedule_tile
+from reorder.cpu.schedule.tile_steps import StepWriter
 from reorder.cpu.schedule.tiles import Tile, TileSpec, cut_into_tiles
 from reorder.cpu.tables import Words
 from reorder.plan.nodes import DST, NOWHERE, SRC, Box, IndirectLoop
@@ -92,7 +92,8 @@ def _tile_batch(
     workloads = []
     for tile in tiles:
         workloads.append(Workload(len(words), size_of(tile.outer), 1, 1, _size(tile)))
-        words += schedule_tile(builder, conversion, tile, is_indirect=bool(indirect))
+        writer = StepWriter(builder, conversion, tile, is_indirect=bool(indirect))
+        words += writer.write()
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(map(_size, tiles)) * size_of(indirect)
     # two threads must not write the two 4-bit elements of one byte

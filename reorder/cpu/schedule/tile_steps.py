@@ -47,30 +47,6 @@ from reorder.plan.passes import simplify
 from reorder.values.binding import BETA
 
 
-def schedule_tile(
-    builder: BatchBuilder, conversion: Conversion, tile: Tile, *, is_indirect: bool
-) -> list[Any]:
-    """Return the instruction of tiles of one shape, as `encode_tile` does.
-
-    With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
-    """
-    writer = _StepWriter(builder, conversion, tile, is_indirect=is_indirect)
-    buffer = writer.in_place(Base.SRC, conversion.src)
-    in_dst = writer.in_place(Base.DST, conversion.dst)
-    stages = conversion.stages(reads=tile.reads, writes=tile.writes)
-    if stages and not tile.reads:
-        buffer = writer.move(buffer, writer.slot(Base.VALUES, stages[0].src))
-    old = writer.read_old() if BETA in conversion.values else None
-    for k, stage in enumerate(stages, 1):
-        is_last = tile.writes and k == len(stages)
-        other = Base.OTHERS if buffer.base is Base.VALUES else Base.VALUES
-        dst = in_dst if is_last else writer.slot(other, stage.dst)
-        buffer = writer.run(stage, buffer, dst, old)
-    if not tile.writes or not stages:
-        writer.move(buffer, in_dst, pads=not tile.writes)
-    return writer.encoded()
-
-
 class _Buffer(NamedTuple):
     """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
 
@@ -94,8 +70,11 @@ def _order(strides: list[int]) -> list[int]:
     return sorted(range(len(strides)), key=lambda k: -abs(strides[k]))
 
 
-class _StepWriter:
-    """Writes the steps of tiles of one shape; parameters as for `schedule_tile`."""
+class StepWriter:
+    """Writes the steps of tiles of one shape.
+
+    With `is_indirect`, the tiles belong to a box with indirect loops, and start at any offsets.
+    """
 
     def __init__(
         self, builder: BatchBuilder, conversion: Conversion, tile: Tile, *, is_indirect: bool
@@ -112,11 +91,25 @@ class _StepWriter:
             [node.strides[k] for node in tile.outer] for k in range(len(self.offsets))
         ]
 
-    def encoded(self) -> list[Any]:
-        """Return the instruction of the tiles with the steps that were written."""
+    def write(self) -> list[Any]:
+        """Write all steps; return the instruction of the tiles, as `encode_tile` does."""
+        tile, conversion = self.tile, self.conversion
+        buffer = self.in_place(Base.SRC, conversion.src)
+        in_dst = self.in_place(Base.DST, conversion.dst)
+        stages = conversion.stages(reads=tile.reads, writes=tile.writes)
+        if stages and not tile.reads:
+            buffer = self.move(buffer, self.slot(Base.VALUES, stages[0].src))
+        old = self.read_old() if BETA in conversion.values else None
+        for k, stage in enumerate(stages, 1):
+            is_last = tile.writes and k == len(stages)
+            other = Base.OTHERS if buffer.base is Base.VALUES else Base.VALUES
+            dst = in_dst if is_last else self.slot(other, stage.dst)
+            buffer = self.run(stage, buffer, dst, old)
+        if not tile.writes or not stages:
+            self.move(buffer, in_dst, pads=not tile.writes)
         outer = [
             node._replace(strides=tuple(strides[n] for strides in self.outer_strides))
-            for n, node in enumerate(self.tile.outer)
+            for n, node in enumerate(tile.outer)
         ]
         return encode_tile(self.offsets, outer, self.steps)
 
@@ -241,15 +234,6 @@ class _StepWriter:
         is_long = self.builder.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return (is_long and not rows.shift) or (self.builder.exceeds and nbits >= LINE_BITS)
 
-    def _starts_lines(self) -> bool:
-        """Whether dst is written by non-temporal stores, and all tiles start a line of it."""
-        place = self.builder.place_of_tiles
-        if place is None or self.is_indirect or not self.builder.exceeds:
-            return False
-        line = LINE_BITS // DATA_TYPES[self.conversion.dst].bits
-        starts = [place + self.offsets[DST], *self.outer_strides[DST]]
-        return not any(start % line for start in starts)
-
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
         """Move a tile; with `pads` zeros are written to its padding."""
         if src.is_packed or dst.is_packed:
@@ -269,9 +253,7 @@ class _StepWriter:
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
-        is_aligned = dst.base is Base.DST and self._starts_lines()
-        streams = is_aligned and all(box.fills_lines() for box in boxes)
-        code = Kernel(boxes[0].bits, streams, parts), program, ranges, len(ranges)
+        code = Kernel(boxes[0].bits, parts=parts), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, src.base, dst.base, shift=shift))
         return dst
 
