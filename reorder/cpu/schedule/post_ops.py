@@ -22,11 +22,9 @@ from reorder.values.formats import (
     rounds_through_f16,
 )
 
-# Bound on divisors that are powers of two, and on their inverses: f32 holds both.
-_MAX_POWER = 2.0**40
-# Bound on the divisors of `NARROW_QUOTIENT` and on their inverses: within it, the product of any
-# dividend and the inverse's residue is finite.
-_MAX_NARROW = 2.0**24
+# Bound on divisors that are replaced by factors, and on their inverses: within it, the product of
+# any dividend and the inverse's residue is finite.
+_MAX_DIVISOR = 2.0**24
 # The widest of the narrow types. A result rounds up on one side of the midpoint of two neighbouring
 # numbers and down on the other. Midpoints of these types have at most 12 bits, and products fall on
 # the right side for every divisor: a test tries all. For s16, with 17 bits, one divisor in six
@@ -39,29 +37,6 @@ _MIN_STEP = -24
 # The operations whose results may be a NaN that is not canonical: sums and products.
 # `NARROW_QUOTIENT` makes its NaNs canonical where it divides, and the others return what they got.
 MAKES_NAN = frozenset({Operation.ADD, Operation.MULTIPLY, Operation.DIVIDE, Operation.ACCUMULATE})
-
-
-def has_exact_inverses(divisors: Array) -> bool:
-    """Whether divisions by these numbers are multiplications by their inverses, to the bit.
-
-    That is so if all are powers of two, and f32 holds them and their inverses.
-    """
-    mantissas, _ = np.frexp(divisors)
-    is_inside = (abs(divisors) >= 1 / _MAX_POWER) & (abs(divisors) <= _MAX_POWER)
-    return bool(((abs(mantissas) == 0.5) & is_inside).all())  # noqa: PLR2004 - a power of two
-
-
-def has_quotient(divisors: Array, work: str, dst: str) -> bool:
-    """Whether divisions by these numbers may be `NARROW_QUOTIENT`, if the processor has an fma.
-
-    `dst` is the type in which results are stored.
-    """
-    magnitudes = abs(divisors)
-    is_inside = bool(((magnitudes >= 1 / _MAX_NARROW) & (magnitudes <= _MAX_NARROW)).all())
-    # zeros get the signs of the dividends
-    has_signs = dst in INTEGERS or bool((divisors > 0).all())
-    is_narrow = rounding_bits(dst) is not None
-    return is_narrow and work == "f32" and is_inside and has_signs
 
 
 def rounding_bits(dst: str) -> int | None:
@@ -93,7 +68,7 @@ def inverse_parts(divisors: Array) -> tuple[Array, Array]:
     return inverses, residues.astype(np.float32)
 
 
-def operations_at(types: StageTypes, instructions: Instructions) -> set[Operation]:
+def operations_at(types: "StageTypes | Stage", instructions: Instructions) -> set[Operation]:
     """Return the operations that may take the place of a stage's operation, which is one of them.
 
     Between others, and next to 4-bit integers, an operation has the working type on both sides.
@@ -249,14 +224,18 @@ def tables_of(
     stage: Stage, values: Array, instructions: Instructions
 ) -> tuple[Operation, list[Array]]:
     """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
-    operation, work = stage.operation, stage.work
-    tables: tuple[Array, ...] = (values,)
-    if operation is Operation.DIVIDE:
-        if has_exact_inverses(values):
-            operation, tables = Operation.MULTIPLY, inverse_parts(values)[:1]
-        elif instructions.fma and has_quotient(values, work, stage.dst):
-            operation, tables = Operation.NARROW_QUOTIENT, inverse_parts(values)[::-1]
-    return operation, [table.astype(DATA_TYPES[work].numpy) for table in tables]
+    operation, tables = stage.operation, [values]
+    magnitudes = abs(values)
+    is_inside = (magnitudes <= _MAX_DIVISOR) & (magnitudes * _MAX_DIVISOR >= 1)
+    if operation is Operation.DIVIDE and stage.work == "f32" and is_inside.all():
+        inverses, residues = inverse_parts(values)
+        # zeros get the signs of the dividends
+        has_signs = stage.dst in INTEGERS or bool((values > 0).all())
+        if not residues.any():  # powers of two
+            operation, tables = Operation.MULTIPLY, [inverses]
+        elif has_signs and Operation.NARROW_QUOTIENT in operations_at(stage, instructions):
+            operation, tables = Operation.NARROW_QUOTIENT, [residues, inverses]
+    return operation, [table.astype(DATA_TYPES[stage.work].numpy) for table in tables]
 
 
 def convert(src: str, dst: str) -> Stage:
