@@ -73,7 +73,7 @@ def _emit_one_of(moves: list[tuple[int, Callable[[_Step], None]]], step: _Step) 
 def _rows(step: _Step) -> Rows:
     """Return the rows of a `RowsHead`."""
     head: Value = load_fields(step.address, RowsHead)
-    src_table = step.address + nbytes_of(RowsHead)
+    dst_table = step.address + nbytes_of(RowsHead)
     return Rows(
         step.elements,
         step.src,
@@ -81,8 +81,8 @@ def _rows(step: _Step) -> Rows:
         head._replace(valid_rows=where(step.is_data, head.valid_rows, 0)),
         first=step.step_range.inner_first,
         last=step.step_range.inner_last,
-        src_table=src_table,
-        dst_table=src_table + head.rows * WORD_NBYTES,
+        src_table=dst_table + head.rows * WORD_NBYTES,
+        dst_table=dst_table,
     )
 
 

@@ -23,6 +23,7 @@ from reorder.cpu.llvm.emit import (
     Variable,
     either,
     kept,
+    load_fields,
     loop,
     maximum,
     minimum,
@@ -33,7 +34,8 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
-from reorder.cpu.schedule.select import JOINED
+from reorder.cpu.schedule.program import JoinedRow, Piece
+from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import has_masks
 
 # The bytes of the longest mask.
@@ -109,10 +111,11 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     # have 32 short rows. Once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data, rest = rows.split()
-    if elements.bits == BYTE_BITS and elements.streams:
-        with when(rows.head.lines != 0):
-            _emit_lines(rows)
-            builder.branch(done)
+    if elements.bits == BYTE_BITS:
+        for condition, emit in ((run.pieces > 0, _emit_joined), (run.lines != 0, _emit_lines)):
+            with when(condition):
+                emit(rows)
+                builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
     for lanes in (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES):
@@ -187,35 +190,59 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 
 
 def _emit_lines(rows: Rows) -> None:
-    """Move rows of bytes as whole lines of dst, wherever they start.
-
-    A row has at least a line, so no byte outside it is read. If rows are joined, the head of each
-    is left out, and its last line has the head of the row after it; otherwise the lines at both
-    ends are written in part.
-    """
-    elements, head, length = rows.elements, rows.head, rows.head.extent
-    # where a row starts in dst: LLVM would load it again
-    rows, dst_at = rows.rebased(), Variable(elements.builder)
-    dst_at.value = rows.dst_table[rows.first]
-    with loop(rows.first, rows.last) as row:
-        src, dst = rows.src_at(row), elements.moved(rows.dst, dst_at.value)
-        address, end = elements.address_of(dst), dst_at.value + length
-        begin, rest = -address & (LINE_NBYTES - 1), (address + length) & (LINE_NBYTES - 1)
-        stop = length - rest
+    """Move rows of at least a line of bytes, the lines at both ends of each in part."""
+    elements, head = rows.elements, rows.head
+    for src, dst, _ in rows.rebased().loop():
+        address = elements.address_of(dst)
+        begin, rest = -address & (LINE_NBYTES - 1), (address + head.extent) & (LINE_NBYTES - 1)
+        stop = head.extent - rest
         with loop(begin, stop, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        after = minimum(row + 1, head.rows - 1)
-        dst_at.value = rows.dst_table[after]
-        with either(head.lines == JOINED) as (joined, alone):
-            with joined, when(rest > 0):
-                apart, following = src.address + head.follower, rows.src_at(after).address
-                follower = Location(where(dst_at.value == end, following, apart), src.index)
-                elements.store_lines(_joined_line(elements, src + stop, rest, follower), dst + stop)
-            with alone:
-                with when(begin > 0):
-                    _copy_part(elements, src, dst, begin)
-                with when(rest > 0):
-                    _copy_part(elements, src + stop, dst + stop, rest)
+        with when(begin > 0):
+            _copy_part(elements, src, dst, begin)
+        with when(rest > 0):
+            _copy_part(elements, src + stop, dst + stop, rest)
+
+
+def _emit_joined(rows: Rows) -> None:
+    """Move rows of `JoinedRow`: lines of src, and a line that is put together from pieces."""
+    elements, pieces = rows.elements, rows.head.pieces
+    rows = rows.rebased()
+    row_nbytes = nbytes_of(JoinedRow) + pieces * nbytes_of(Piece)
+    line = Variable(elements.builder, elements.vector_type(LINE_NBYTES))
+    with loop(rows.first, rows.last) as row:
+        at = rows.src_table + row * row_nbytes
+        dst_at, nbytes = load_fields(at, JoinedRow)
+        first, dst = at + nbytes_of(JoinedRow), elements.moved(rows.dst, dst_at)
+
+        def piece(k: Value) -> tuple[Location, Value]:
+            src, mask = load_fields(first + k * nbytes_of(Piece), Piece)
+            return elements.moved(rows.src, src), mask
+
+        src, mask = piece(0)
+        with loop(0, nbytes, LINE_NBYTES) as i:
+            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
+        if has_masks():
+            line.value = elements.zeros(LINE_NBYTES)
+            with loop(0, pieces) as k:
+                src, mask = piece(k)
+                lanes = mask.bitcast(ir.VectorType(ir.IntType(1), LINE_NBYTES))
+                line.value |= elements.load_masked(src + nbytes, lanes)
+        else:
+            other, _ = piece(pieces - 1)
+            line.value = _line_of_pair(elements, src + nbytes, other + nbytes, mask.ctpop())
+        elements.store_lines(line.value, dst + nbytes)
+
+
+def _line_of_pair(elements: Elements, src: Location, other: Location, count: Value) -> Value:
+    """Return a line of `count` bytes that end a row and the bytes that start another row."""
+    space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
+    pair, own = Location(space, count.like(0)), src + (count - LINE_NBYTES)
+    start = where(count < LINE_NBYTES, elements.address_of(other + count), elements.address_of(own))
+    elements.store_vector(elements.load_vector(own, LINE_NBYTES), pair)
+    following = elements.load_vector(Location(start, 0), LINE_NBYTES)
+    elements.store_vector(following, pair + LINE_NBYTES)
+    return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
 
 
 def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:
@@ -225,21 +252,6 @@ def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -
         elements.store_masked(elements.load_masked(src, mask), dst, mask)
     else:
         _copy(elements, src, dst, count)
-
-
-def _joined_line(elements: Elements, own: Location, count: Value, follower: Location) -> Value:
-    """Return a line of the last `count` bytes of a row and the first ones of the row after it."""
-    if has_masks():
-        mask = elements.lane_mask(count, LINE_NBYTES)
-        other = elements.load_masked(follower + (-count), ~mask)
-        return elements.load_masked(own, mask) | other
-    # the last line of the row and the first line of the row after it: parts of both make a line
-    space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
-    pair = Location(space, count.like(0))
-    last = own + (count - LINE_NBYTES)
-    elements.store_vector(elements.load_vector(last, LINE_NBYTES), pair)
-    elements.store_vector(elements.load_vector(follower, LINE_NBYTES), pair + LINE_NBYTES)
-    return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
 
 
 def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:

@@ -15,7 +15,6 @@ from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.runs import join_runs
 from reorder.cpu.schedule.select import (
     MICRO_KERNELS,
-    WHOLE,
     Kernel,
     ScheduledBox,
     pack_for_kernels,
@@ -123,8 +122,8 @@ class BatchBuilder:
             for part, is_whole in zip(parts, streams, strict=True):
                 # the ends of lines are written together with the lines
                 is_streamed = is_whole or (any(streams) and part.writes_parts())
-                is_long = is_whole and not part.lines and part.is_long_run()
-                scheduled = part.as_bytes(WHOLE) if is_long else part
+                is_long = is_whole and part.is_long_run()
+                scheduled = part.as_bytes(lines=True) if is_long else part
                 kernel = Kernel(scheduled.bits, is_streamed)
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
@@ -139,18 +138,13 @@ class BatchBuilder:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
         boxes = permuted_boxes(box, bits, self.machine.instructions)
-        if not boxes and self.streams:
-            boxes = join_runs(box, bits)
+        if not boxes and (self.streams or self.fills_lines):
+            boxes = join_runs(box, bits, self.machine.instructions, streams=self.streams)
         if not boxes and (self.streams or self.fills_lines):
             boxes = rotate(box, bits, streams=self.streams)
             is_rotated = boxes and self.place and "rotated rows" not in self.kernels
             self.kernels += ("rotated rows",) if is_rotated else ()
-        return boxes or tile_boxes(
-            (box,),
-            bits,
-            streams=self.streams,
-            is_shared=self.threads > 1,
-        )
+        return boxes or tile_boxes((box,), bits, is_shared=self.threads > 1)
 
     def _batch(
         self,

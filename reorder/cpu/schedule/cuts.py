@@ -44,27 +44,19 @@ _PIECE, _PIECE_LINES = 128, 32
 # the second number of runs, in the second-level cache. Threads that divide pieces write parts of
 # the same lines, which costs more than reading from there.
 _NEAR_RUNS, _NEAR_RUNS_SHARED = 32, 1 << 10
-# Runs of src that are read in turn where non-temporal stores write whole lines of dst: prefetchers
-# follow few, and the order of such stores matters little.
-_STREAMED_RUNS = 8
 
 
 def tile_boxes(
-    boxes: tuple[Box, ...],
-    bits: int,
-    *,
-    streams: bool = False,
-    is_shared: bool = False,
+    boxes: tuple[Box, ...], bits: int, *, is_shared: bool = False
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     Runs of at most a line are moved so that lines of both sides are used while they are cached;
-    `is_shared` says that threads will divide them. With `streams`, longer runs, which non-temporal
-    stores write, are read from few places in turn.
+    `is_shared` says that threads will divide them.
     """
     done: list[ScheduledBox] = []
     for box in boxes:
-        ordered = _in_pieces(box, bits, streams=streams, is_shared=is_shared)
+        ordered = _in_pieces(box, bits, is_shared=is_shared)
         for scheduled in reversed([*ordered] or [select_kernel(box, bits)]):
             done += cut_to_fit(scheduled, partial(select_kernel, bits=bits))
     return tuple(done)
@@ -109,16 +101,16 @@ def _in_turns(scheduled: ScheduledBox) -> list[ScheduledBox]:
     # parts of nearly equal length
     most = -(-column.extent // -(-column.extent // most))
     turns = []
-    for part in _parts_of(scheduled.box, column, most):
+    for part in parts_of(scheduled.box, column, most):
         inner = next(node for node in part.nodes[::-1] if node.strides == column.strides)
         turns += [
             scheduled._replace(box=turn, columns=(*columns[:-1], inner))
-            for turn in _parts_of(part, last, steps)
+            for turn in parts_of(part, last, steps)
         ]
     return turns
 
 
-def _parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
+def parts_of(box: Box, node: Node, steps: int) -> Iterable[Box]:
     """Split a box along one of its loops into parts of at most this many steps."""
     return split_node(box, node, steps) if steps < node.extent else (box,)
 
@@ -170,53 +162,24 @@ def permuted_boxes(box: Box, bits: int, instructions: Instructions) -> tuple[Sch
     return parts if cut and len(parts) == len(pieces) else (scheduled,)
 
 
-def _in_pieces(box: Box, bits: int, *, streams: bool, is_shared: bool) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs in pieces of dst, whose runs are moved along src.
+def _in_pieces(box: Box, bits: int, *, is_shared: bool) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs of at most a line in pieces of dst, whose runs are moved along src.
 
-    Pieces of short runs have several lines of dst. Pieces of streamed runs are read from few places
-    in src, where the next piece reads on. Yields nothing for other boxes, or for boxes that need no
-    other order.
+    Yields nothing for other boxes, or for boxes that need no other order.
     """
     scheduled = select_kernel(box, bits)
     if scheduled.is_transposed or box.is_zero or len(box.nodes) < 2:  # noqa: PLR2004 - around it
         return
-    streams &= scheduled.writes_lines()
-    inner, steps, order = runs_in_turn(box, bits, streams=streams, is_shared=is_shared)
-    strides = {node.strides for node in inner}
-    for part in _parts_of(box, inner[-1], steps) if inner else ():
-        within = [node for node in part.nodes[:-1] if node.strides in strides]
-        outside = [node for node in part.nodes[:-1] if node.strides not in strides]
-        nodes = (*sorted(outside, key=order), *within, part.nodes[-1])
-        yield select_kernel(part._replace(nodes=nodes), bits)
-
-
-def runs_in_turn(
-    box: Box, bits: int, *, streams: bool, is_shared: bool = False
-) -> tuple[tuple[Node, ...], int, Callable[[Node], int]]:
-    """Return the loops of a piece of runs, how many steps of the last one, and the others' order.
-
-    The order is a key to sort by, outermost first. Returns no loops if runs are not moved along
-    src.
-    """
-    outer, run = box.nodes[-2::-1], box.nodes[-1].extent
-    src_loop = min(box.nodes[:-1], key=lambda node: abs(node.strides[0]) or inf)
-    inner, steps = outer[:1], 0
-    if len(outer) > 1 and src_loop.valid == src_loop.extent:
-        if streams and run * bits < PAGE_NBYTES * BYTE_BITS:
-            for count in range(1, len(outer) + 1):
-                inner = outer[:count]
-                steps = max(1, _STREAMED_RUNS // size_of(inner[:-1]))
-                if steps < inner[-1].extent:
-                    break
-            # pieces of nearly equal length
-            steps = -(-inner[-1].extent // max(1, round(inner[-1].extent / steps)))
-        elif run * bits <= LINE_BITS:
-            steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)
-    is_ordered = src_loop in inner or abs(src_loop.strides[0]) >= abs(inner[-1].strides[0])
-    inner = () if is_ordered or not steps else inner
-    if streams:
-        return inner, steps, lambda node: -abs(node.strides[0])
-    return inner, steps, lambda node: node.strides == src_loop.strides
+    *outer, last, run = box.nodes
+    src_loop = min((*outer, last), key=lambda node: abs(node.strides[0]) or inf)
+    is_short = run.extent * bits <= LINE_BITS and src_loop.valid == src_loop.extent
+    if not outer or not is_short or abs(src_loop.strides[0]) >= abs(last.strides[0]):
+        return
+    steps = _short_runs_at_once(box, src_loop, bits, is_shared=is_shared)
+    for part in parts_of(box, last, steps) if steps else ():
+        *others, inner, _ = part.nodes
+        others.sort(key=lambda node: node.strides == src_loop.strides)
+        yield select_kernel(part._replace(nodes=(*others, inner, run)), bits)
 
 
 def _short_runs_at_once(box: Box, src_loop: Node, bits: int, *, is_shared: bool) -> int:

@@ -5,8 +5,8 @@ another program. The instruction of a box is
 
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
-* for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
-  dst; for transpositions `TransposeHead`, `KernelLoop` and two tables, the offsets of the columns
+* for runs and strided elements `RowsHead` and two tables, the offsets of the rows in dst and in
+  src; for transpositions `TransposeHead`, `KernelLoop` and two tables, the offsets of the columns
   in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
@@ -15,7 +15,7 @@ loops of its boxes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, islice, product, takewhile
+from itertools import chain, cycle, islice, product, takewhile
 from math import prod
 
 import numpy as np
@@ -80,9 +80,26 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # see `ScheduledBox`
+    # whether runs are moved as whole lines: 0 or 1
     lines: int
-    follower: int
+    # how many pieces each row is put together from, if it is: the tables are of `JoinedRow` then
+    pieces: int
+
+
+class JoinedRow(NamedTuple):
+    """A row of joined runs, whose last line is put together; as many times `Piece` follow."""
+
+    # where its first line starts in dst, and the bytes of the lines before the last one
+    dst: int
+    nbytes: int
+
+
+class Piece(NamedTuple):
+    """A part of a line that is a part of src; the other bytes of the line are zeros."""
+
+    # where the row would start in src, and which bytes of its last line it has: one for each bit
+    src: int
+    mask: int
 
 
 class TransposeHead(NamedTuple):
@@ -177,7 +194,11 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
 
 def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
-    src_table, dst_table = _tables(scheduled, rows)
+    dst_table: Sequence[int] = ()
+    if scheduled.tables.joined:
+        src_table: Sequence[int] = [*chain.from_iterable(scheduled.tables.joined)]
+    else:
+        src_table, dst_table = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
     head = RowsHead(
         rows=len(dst_table),
@@ -187,10 +208,10 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
         src_stride=run.strides[0],
         dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
-        lines=scheduled.lines,
-        follower=scheduled.follower,
+        lines=int(scheduled.lines),
+        pieces=len(scheduled.tables.joined[0]) // 2 - 1 if scheduled.tables.joined else 0,
     )
-    return [*head, *src_table, *dst_table]
+    return [*head, *dst_table, *src_table]
 
 
 def _parts_of(

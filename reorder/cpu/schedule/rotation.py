@@ -18,7 +18,6 @@ once. Rows that end in padding are moved whole. Runs that are copied are joined 
 The offsets of boxes in dst count from the start of a line here.
 """
 
-from collections.abc import Iterator
 from math import gcd
 
 from memdesc.dtypes import BYTE_BITS
@@ -29,10 +28,10 @@ from reorder.cpu.schedule.cuts import (
     most_steps,
     rows_at_once,
     rows_collide,
-    steps_of,
     tile_boxes,
 )
 from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
+from reorder.cpu.schedule.runs import pieces_of, slices_of
 from reorder.cpu.schedule.select import (
     STRIDED,
     TILE,
@@ -43,7 +42,7 @@ from reorder.cpu.schedule.select import (
     width_of,
 )
 from reorder.plan.nodes import NOWHERE, Box, Node
-from reorder.plan.passes import moved, zeros_of
+from reorder.plan.passes import zeros_of
 
 # The boxes of the first head and the last end may have one in this many elements, because their
 # lines are written in part. In the caches, an element that is moved alone counts as several.
@@ -129,54 +128,33 @@ class _Rotation(NamedTuple):
 
         The last piece of the rows has `last` steps of their outermost loop.
         """
-        rows = self.scheduled.rows
-        *inner, outermost = rows
-        size, skipped = size_of(inner), outermost.extent - last
-        # the pieces that another one follows in the same row: equal ones, and what these leave
-        steps = min(skipped, self._steps_at_once())
-        rest = skipped % steps if steps else 0
-        whole: list[ScheduledBox] = []
-        for begin, stop in ((0, skipped - rest), (skipped - rest, skipped)):
-            length = min(steps, stop - begin)
-            if not length:
-                continue
-            table = self._table(length + -(-self.head // size))
-            table = table[self.head : self.head + length * size]
-            pieces, strides = (stop - begin) // length, outermost.strides
-            stride = tuple(length * step for step in strides)
-            around = (Node(pieces, pieces, stride),) if pieces > 1 else ()
-            part = self.box._replace(offsets=moved(self.box.offsets, outermost, begin))
-            tiles = self._tiles(part, table, around)
-            if not tiles:
-                return [], []
-            whole += tiles
-        start = skipped * outermost.strides[0]
-        distance = (start, skipped * outermost.strides[1])
-        if not self.head:
-            return [*whole, *self._tiles(_moved(self.box, distance), self._table(last))], []
-        first = end = self.box
-        head, tail = self._table(-(-self.head // size))[: self.head], self._table(last)
+        rows, width = self.scheduled.rows, self.scheduled.width
         others = [node for node in self.box.nodes if node not in rows]
-        # the loops around the rows that form a run with them in dst, innermost first
-        for k in contiguous_loops(others, 1, size_of(rows) * self.scheduled.width):
-            follower = others[k]
-            steps = follower.extent - 1
-            part, jump = steps_of(end, follower, 0, steps), follower.strides[0] - start
-            table = [*tail[self.head :], *(_moved_row(offset, jump) for offset in head)]
-            tiles = self._tiles(_moved(part, distance), table)
+        # the loops around the rows that form a run with them in dst, if lines are shared
+        chain = contiguous_loops(others, 1, size_of(rows) * width) if self.head else ()
+        around = [others[k] for k in chain]
+        whole: list[ScheduledBox] = []
+        for piece in pieces_of(self.box, rows, around, self._steps_at_once(), last):
+            table = self._table(piece.steps)
+            head = [_moved_row(offset, piece.follower or 0) for offset in table[: self.head]]
+            ends = bool(head) and piece.follower is None
+            tiles = [] if ends else self._tiles(piece.box, [*table[self.head :], *head])
             if not tiles:
                 break
             whole += tiles
-            first, end = steps_of(first, follower, 0, 1), steps_of(end, follower, steps, 1)
-            start += steps * follower.strides[0]
+        first, end = (
+            Box(offsets, (*piece.rest.nodes, *rows[::-1]))
+            for offsets in (self.box.offsets, piece.rest.offsets)
+        )
+        skipped = (rows[-1].extent - last) * size_of(rows[:-1])
         # the end of a row: whole lines, then a part of one
         stop = size_of(rows) - (self.line - self.head)
         ends = (
-            *_slice(first, rows, 0, self.head),
-            *_slice(end, rows, skipped * size + self.head, stop),
-            *_slice(end, rows, stop, size_of(rows)),
+            *slices_of(first, rows, 0, self.head),
+            *slices_of(end, rows, self.head, stop - skipped),
+            *slices_of(end, rows, stop - skipped, size_of(rows) - skipped),
         )
-        return whole, [*ends]
+        return whole, [*ends] if self.head else []
 
     def _steps_of_line(self) -> int:
         """Return how many steps of the outermost loop of the rows fill whole lines."""
@@ -199,22 +177,19 @@ class _Rotation(NamedTuple):
         valid = len(offsets) if is_whole else size_of(inner) * outermost.valid
         return [offset if k < valid else NOWHERE for k, offset in enumerate(offsets)]
 
-    def _tiles(
-        self, box: Box, table: list[int], around: tuple[Node, ...] = ()
-    ) -> list[ScheduledBox]:
-        """Return the tiles of a box whose rows have other offsets in src; there may be none.
+    def _tiles(self, box: Box, table: list[int]) -> list[ScheduledBox]:
+        """Return the tiles of a box around rows with offsets in src; there may be none.
 
-        The rows start at the first whole line. `around` has loops that replace those of the rows.
+        The rows start at the first whole line.
         """
         rows, width = self.scheduled.rows, self.scheduled.width
         # the kernel reads from the table which rows after the first ones are padding
         valid = max(1, table.index(NOWHERE)) if NOWHERE in table else len(table)
         origin = next(offset for offset in table if offset != NOWHERE)
         row = Node(len(table), valid, (rows[0].strides[0], width))
-        loops = [*(node for node in box.nodes if node not in rows), *around]
         # the order of whole lines matters little where they do not stay in the caches
         side = 0 if self.streams else 1
-        loops.sort(key=lambda node: -abs(node.strides[side]))
+        loops = sorted(box.nodes, key=lambda node: -abs(node.strides[side]))
         part = _moved(box, (origin, self.head * width))._replace(nodes=(*loops, row))
         offsets = tuple(_moved_row(offset, -origin) for offset in table)
         is_even = all(offset == k * row.strides[0] for k, offset in enumerate(offsets))
@@ -248,23 +223,3 @@ def _moved(box: Box, distance: tuple[int, int]) -> Box:
     """Return a box that starts elsewhere in src and dst."""
     offsets = tuple(at + more for at, more in zip(box.offsets, distance, strict=True))
     return box._replace(offsets=offsets)
-
-
-def _slice(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[Box]:
-    """Yield boxes of some successive steps of a loop group of a box."""
-    *inner, outermost = row
-    size = size_of(inner)
-    first, last = -(-start // size), stop // size
-    if start >= stop:
-        return
-    if first > last:
-        step = steps_of(box, outermost, last, 1)
-        yield from _slice(step, tuple(inner), start % size, stop % size)
-        return
-    if start % size:
-        step = steps_of(box, outermost, first - 1, 1)
-        yield from _slice(step, tuple(inner), start % size, size)
-    if first < last:
-        yield steps_of(box, outermost, first, last - first)
-    if stop % size:
-        yield from _slice(steps_of(box, outermost, last, 1), tuple(inner), 0, stop % size)

@@ -1,114 +1,229 @@
-"""Runs in whole cache lines of dst, wherever they start, and in an order that prefetchers follow.
+"""Whole cache lines of dst, wherever it starts, in rows that follow each other.
 
-Runs that follow each other in dst share lines. Such a run is moved without its head, which is its
-part of the first line, but with the head of the run after it, so that all of its lines are whole:
+Rows that follow each other in dst share lines. Such a row is moved without its head, which is its
+part of the first line, but with the head of the row after it, so that all of its lines are whole:
 
-    runs of dst     |.....aaa|aaaaaaaa|aaaaabbb|bbbbbbbb|bbbbb...|
-    joined                   |aaaaaaaa|aaaaabbb|                     and the same for b, c, ...
+    rows of dst     |.....aaa|aaaaaaaa|aaaaabbb|bbbbbbbb|bbbbb...|
+    moved                    |aaaaaaaa|aaaaabbb|                     and the same for b, c, ...
 
-After a run comes the next step of the loop around it in dst, and after the last step of that loop
-comes a step of the loop around both. Only the heads of the first runs, and the last runs, are boxes
-of their own, of which the kernel writes the lines at both ends in part.
+After a row comes the next step of the loop around it in dst, and after the last step of that loop
+comes a step of the loop around both. `pieces_of` finds for each piece of these rows what comes
+after it. Runs, which are copied, are *joined*: the table of their offsets in src goes on with the
+runs after them, and the kernel puts each line together from as many runs as it has bytes of. For
+transpositions see `rotation`.
 
 The offsets of boxes in dst count from the start of a line here.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from math import gcd
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import LINE_NBYTES
-from reorder.cpu.schedule.cuts import RUN_NBYTES, cut_to_fit, runs_in_turn
-from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from memdesc.tuples import NamedTuple
+from reorder.cpu.machine import LINE_NBYTES, Instructions
+from reorder.cpu.schedule.cuts import RUN_NBYTES, parts_of, steps_of, tile_boxes
+from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import (
-    JOINED,
     MANY_LINES,
     RUN,
-    TILE,
-    WHOLE,
     ScheduledBox,
+    Tables,
     select_kernel,
 )
-from reorder.plan.nodes import Box, Node
+from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved
 
-
-def join_runs(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
-    """Schedule runs of at least a line that follow each other in dst; empty for other boxes."""
-    scheduled = select_kernel(box, bits)
-    is_run = scheduled.micro_kernel == RUN and bits >= BYTE_BITS and box.nodes
-    is_full = all(node.valid == node.extent for node in box.nodes)
-    if not is_run or not is_full or scheduled.fills_lines():
-        return ()
-    *others, run = scheduled.as_bytes().box.nodes
-    last_size = run.extent
-    if run.extent > 2 * RUN_NBYTES:
-        # pieces of the run, of which the last one is longer
-        count, more = divmod(run.extent, RUN_NBYTES)
-        run, last_size = Node(RUN_NBYTES, RUN_NBYTES, (1, 1)), RUN_NBYTES + more
-        others.append(Node(count, count, (RUN_NBYTES, RUN_NBYTES)))
-    chain = [others[k] for k in contiguous_loops(others, 1, run.extent)]
-    chain = chain[:1] if last_size != run.extent else chain
-    around = [node for node in others if node not in chain]
-    joins = (
-        chain
-        and run.extent >= LINE_NBYTES
-        and run.extent * size_of(chain) >= MANY_LINES * LINE_NBYTES
-        and not any(node.strides[1] % LINE_NBYTES for node in around)
-    )
-    part = box._replace(nodes=(*others, run))
-    return tuple(_joined_runs(part, chain, last_size)) if joins else ()
+# Runs that are read in turn: prefetchers follow few, and the order in which whole lines are written
+# matters little. Rows in the table of a call, which should leave room in the first-level cache.
+_RUNS, _ROWS = 8, 128
 
 
-def _joined_runs(box: Box, chain: list[Node], last_size: int) -> Iterator[ScheduledBox]:
-    """Schedule runs that the loops of a chain, innermost first, continue in dst.
+class Piece(NamedTuple):
+    """Equal pieces of rows, and what comes after each in dst."""
 
-    `last_size` is the length of the last run.
+    # the loops around them, from where the first one starts
+    box: Box
+    # steps of the outermost loop of the rows
+    steps: int
+    # the distance in src to the piece after it in dst; None: nothing comes after it
+    follower: int | None
+    # the same for all that is left from here on, as one piece of the last rows
+    rest: Box
+
+
+def pieces_of(
+    box: Box, rows: tuple[Node, ...], around: Iterable[Node], steps: int, last: int
+) -> Iterator[Piece]:
+    """Yield the pieces of rows, a loop group of a box that is contiguous in dst.
+
+    Each has `steps` steps of the outermost loop of the rows, or what these leave, but the last one
+    has `last`. The rows go on in the next step of the loops `around`, innermost first.
     """
-    *others, run = box.nodes
-    around = [node for node in others if node not in chain]
-    inner, steps, order = runs_in_turn(box, BYTE_BITS, streams=True)
-    if not inner or [*inner] != chain[: len(inner)]:
-        inner = tuple(loop for k, loop in enumerate(chain) if size_of(chain[:k]) < TILE)
-        steps, order = TILE, _in_dst
-    *within, last = inner
-    steps = min(steps, max(1, TILE // size_of(within)), last.extent)
-    # pieces of the last of these loops that another piece follows, and the piece after them
-    end = (last.extent - 1) // steps * steps
-    pieces = Node(end // steps, end // steps, tuple(steps * stride for stride in last.strides))
-    first, rest = ([*within, Node(size, size, last.strides)] for size in (steps, last.extent - end))
-    # all steps of each loop that the next step follows; the loops before it are at their last steps
-    levels = [(pieces, end // steps, first)]
-    levels += [(loop, loop.extent - 1, rest) for loop in chain[len(inner) :]]
-    levels += [(rest[k], rest[k].extent - 1, rest[:k]) for k in reversed(range(len(rest)))]
-    outer, at = [node for node in others if node not in inner], box.offsets
-    for loop, count, rows in levels:
-        outer = [node for node in outer if node != loop]
+    outermost = rows[-1]
+    skipped = outermost.extent - last
+    others = tuple(node for node in box.nodes if node not in rows)
+    rest = Box(moved(box.offsets, outermost, skipped), others)
+    begin = 0
+    for length in (min(steps, skipped), skipped % steps):
+        count = (skipped - begin) // length if length else 0
         if count:
-            loops = sorted([*outer, Node(count, count, loop.strides)], key=order)
-            nodes = (*(node for node in (*loops, *rows[::-1]) if node.extent > 1), run)
-            passed = sum((node.extent - 1) * node.strides[0] for node in rows)
-            # in the piece that is left, the loops around start before it
-            passed += at[0] - box.offsets[0] if len(rows) == len(inner) else 0
-            schedule = partial(_joined_rows, follower=loop.strides[0] - passed)
-            yield from cut_to_fit(schedule(Box(at, nodes)), schedule)
-        at = moved(at, loop, count)
-    # the heads of the first runs, and the last runs without theirs
-    for offsets, start, stop in (
-        (box.offsets, 0, -box.offsets[1] % LINE_NBYTES),
-        (at, -at[1] % LINE_NBYTES, last_size),
-    ):
-        if start < stop:
-            src, dst = offsets
-            piece = Node(stop - start, stop - start, run.strides)
-            part = Box((src + start, dst + start), (*around, piece))
-            lines = WHOLE if stop - start >= LINE_NBYTES else 0
-            yield select_kernel(part, BYTE_BITS)._replace(lines=lines)
+            stride = tuple(length * step for step in outermost.strides)
+            loops = (Node(count, count, stride),) if count > 1 else ()
+            part = Box(moved(box.offsets, outermost, begin), (*others, *loops))
+            yield Piece(part, length, stride[0], rest)
+            begin += count * length
+    passed = skipped * outermost.strides[0]
+    for loop in around:
+        count = loop.extent - 1
+        yield Piece(steps_of(rest, loop, 0, count), last, loop.strides[0] - passed, rest)
+        rest = steps_of(rest, loop, count, 1)
+        passed += count * loop.strides[0]
+    yield Piece(rest, last, None, rest)
 
 
-def _joined_rows(box: Box, follower: int) -> ScheduledBox:
-    return select_kernel(box, BYTE_BITS)._replace(lines=JOINED, follower=follower)
+def slices_of(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[Box]:
+    """Yield boxes of some successive steps of a loop group of a box."""
+    *inner, outermost = row
+    size = size_of(inner)
+    first, last = -(-start // size), stop // size
+    if start >= stop:
+        return
+    if first > last:
+        step = steps_of(box, outermost, last, 1)
+        yield from slices_of(step, tuple(inner), start % size, stop % size)
+        return
+    if start % size:
+        step = steps_of(box, outermost, first - 1, 1)
+        yield from slices_of(step, tuple(inner), start % size, size)
+    if first < last:
+        yield steps_of(box, outermost, first, last - first)
+    if stop % size:
+        yield from slices_of(steps_of(box, outermost, last, 1), tuple(inner), 0, stop % size)
 
 
-def _in_dst(node: Node) -> int:
-    return -abs(node.strides[1])
+def join_runs(
+    box: Box, bits: int, instructions: Instructions, *, streams: bool
+) -> tuple[ScheduledBox, ...]:
+    """Schedule runs that follow each other in dst as whole lines; empty for other boxes.
+
+    The model: in the caches, a line that is put together costs more than stores that cross lines,
+    so runs have two lines or more there; beyond them they have half a line or more. Without masked
+    loads, it costs more still.
+    """
+    scheduled = select_kernel(box, bits)
+    if scheduled.micro_kernel != RUN or not box.nodes or not (streams or instructions.masks):
+        return ()
+    box = scheduled.as_bytes().box
+    *others, run = box.nodes
+    head, size, is_full = -box.offsets[1] % LINE_NBYTES, run.extent, run.valid == run.extent
+    chain = [others[k] for k in contiguous_loops(others, 1, size)]
+    masks = instructions.masks
+    least = LINE_NBYTES // (2 if masks else 1) if streams else 2 * LINE_NBYTES
+    joins = (
+        size >= least
+        and (is_full or (masks and 0 < run.valid < size <= LINE_NBYTES))
+        and not (scheduled.fills_lines() and not (is_full and streams))
+        and size * size_of(chain) >= MANY_LINES * LINE_NBYTES
+        and all(node.valid == node.extent for node in others)
+        and not any(node.strides[1] % LINE_NBYTES for node in others if node not in chain)
+    )
+    if joins and size > 2 * RUN_NBYTES:
+        parts = *slices_of(box, (run,), 0, head), *slices_of(box, (run,), head, size)
+        return tile_boxes(parts, BYTE_BITS)
+    if not joins or not chain:
+        return ()
+    counts = range(1, len(chain))
+    count = next((k for k in counts if size_of(chain[:k]) >= _RUNS), len(chain))
+    *inner, outermost = chain[:count]
+    rows, most = (run, *inner, outermost), _RUNS
+    if size < LINE_NBYTES:
+        # runs that share lines of src are moved together
+        loops = (node for node in others if node not in rows)
+        shared = min(loops, key=lambda node: abs(node.strides[0]), default=run)
+        most = max(_RUNS, _ROWS * (LINE_NBYTES // size) // shared.extent)
+    steps = max(1, most // size_of(inner))
+    if steps < outermost.extent:
+        steps = min(steps, -(-outermost.extent // 2))
+    # each piece has the two runs or more that a line may go on with
+    last = (outermost.extent - 2) % steps + 2
+    done: list[ScheduledBox] = []
+    for piece in pieces_of(box, rows, chain[count:], steps, last):
+        extents = [*(node.extent for node in inner), piece.steps]
+        starts = offset_table(extents, [node.strides[0] for node in rows[1:]])
+        after = [] if piece.follower is None else [at + piece.follower for at in starts[:2]]
+        done += _joined_boxes(piece.box, run, starts, after)
+    # the heads of the first runs, and the end of the last ones
+    first, end = (
+        Box(offsets, (*piece.rest.nodes, *rows[::-1]))
+        for offsets in (box.offsets, piece.rest.offsets)
+    )
+    stop = len(starts) * size
+    start = stop - (end.offsets[1] + stop) % LINE_NBYTES
+    parts = *slices_of(first, rows, 0, head), *slices_of(end, rows, start, stop)
+    return (*done, *(select_kernel(part, BYTE_BITS) for part in parts))
+
+
+def _joined_boxes(
+    box: Box, run: Node, starts: list[int], after: list[int]
+) -> Iterator[ScheduledBox]:
+    """Schedule runs for all steps of the loops of a box, which are those around them.
+
+    They start at some places in src, and go on in dst with the runs that start at others.
+    """
+    one_step = Node(1, 1, (0, 0))
+    *outer, inner = sorted(box.nodes, key=lambda node: -abs(node.strides[0])) or [one_step]
+    uneven = next((node for node in outer if node.strides[1] % LINE_NBYTES), None)
+    if uneven:
+        # every other step, until all start at the same place within a line
+        for k in (0, 1):
+            count = (uneven.extent + 1 - k) // 2
+            loop = Node(count, count, tuple(2 * stride for stride in uneven.strides))
+            nodes = [node for node in box.nodes if node != uneven] + [loop] * (count > 1)
+            part = Box(moved(box.offsets, uneven, k), tuple(nodes))
+            yield from _joined_boxes(part, run, starts, after)
+        return
+    size = min(run.extent, LINE_NBYTES)
+    period = LINE_NBYTES // gcd(LINE_NBYTES, inner.strides[1])
+    steps = -(-_ROWS * LINE_NBYTES // (len(starts) * size * period)) * period
+    for part in parts_of(box._replace(nodes=(*outer, inner)), inner, steps):
+        *around, within = part.nodes
+        (src, dst), place = part.offsets, part.offsets[1] % LINE_NBYTES
+        offsets = [moved((0, place), within, k) for k in range(within.extent)]
+        joined = [row for at in offsets for row in _joined_rows(run, starts, after, at)]
+        if size < LINE_NBYTES:
+            joined.sort(key=lambda row: row[2])
+        words = max(map(len, joined), default=0)
+        joined = [row + (row[2], 0) * ((words - len(row)) // 2) for row in joined]
+        # rows have about as many whole lines
+        nbytes = max(1, run.extent // LINE_NBYTES) * LINE_NBYTES
+        row = Node(len(joined), len(joined), (NOWHERE, nbytes))
+        line = Node(nbytes, nbytes, (1, 1))
+        whole = Box((src, dst - place), (*around, row, line))
+        if joined:
+            tables = Tables(joined=tuple(joined))
+            yield ScheduledBox(whole, BYTE_BITS, RUN, (row,), (line,), tables)
+
+
+def _joined_rows(
+    run: Node, starts: list[int], after: list[int], offsets: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
+    """Yield `JoinedRow` and its pieces for each run in which a line of dst starts.
+
+    The first run is at these offsets in src and dst, which count from the start of a line.
+    """
+    size, runs, (src, dst) = run.extent, [*starts, *after], offsets
+    for k in range(len(starts)):
+        begin = -(dst + k * size) % LINE_NBYTES
+        last = begin + max(0, size - begin - 1) // LINE_NBYTES * LINE_NBYTES
+        if last + LINE_NBYTES > (len(runs) - k) * size:
+            last -= LINE_NBYTES
+        if begin <= last < size:
+            pieces: list[int] = []
+            for n, start in enumerate(runs[k : k + 3]):
+                at = n * size - last
+                low, high = max(0, at), min(at + run.valid, LINE_NBYTES)
+                if low < high:
+                    mask = (1 << high) - (1 << low)
+                    # as int64
+                    pieces += src + start - at - last + begin, mask - (mask >> 63 << 64)
+            yield dst + k * size + begin, last - begin, *(pieces or (src + starts[k], 0))

@@ -18,9 +18,6 @@ from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
-# Ways to move runs of bytes as whole lines of dst: with both ends of each run; or without its head,
-# and its last line with the head of the run that follows it.
-WHOLE, JOINED = 1, 2
 MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
 
 # Only the first 32 elements of a group, a cache line of 16-bit ones, count towards its score.
@@ -70,6 +67,8 @@ class Tables(NamedTuple):
 
     src: tuple[int, ...] | None = None
     dst: tuple[int, ...] | None = None
+    # of runs whose lines are put together from several ones: `JoinedRow` and pieces for each row
+    joined: tuple[tuple[int, ...], ...] = ()
 
 
 class Permutation(NamedTuple):
@@ -97,10 +96,8 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # the offsets, if they do not follow from the loops
     tables: Tables = Tables()
-    # whether runs are moved as whole lines: 0, `WHOLE` or `JOINED`
-    lines: int = 0
-    # of joined runs: the distance in src to the run that follows one whose next row does not
-    follower: int = 0
+    # whether runs of bytes are moved as whole lines of dst, wherever they start
+    lines: bool = False
     # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
 
@@ -184,9 +181,9 @@ class ScheduledBox(NamedTuple):
 
     def writes_lines(self) -> bool:
         """Whether nearly all that it writes is whole cache lines if dst starts at one."""
-        return self.lines > 0 or self.fills_lines() or self.is_long_run()
+        return self.lines or self.fills_lines() or self.is_long_run()
 
-    def as_bytes(self, lines: int = 0) -> "ScheduledBox":
+    def as_bytes(self, *, lines: bool = False) -> "ScheduledBox":
         """Return the same runs, of bytes."""
         *outer, run = self.box.nodes
         row = Node(run.extent * self.width, run.valid * self.width, (1, 1))

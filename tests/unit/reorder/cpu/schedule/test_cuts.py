@@ -22,7 +22,6 @@ from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.runs import join_runs
 from reorder.cpu.schedule.select import (
-    JOINED,
     RUN,
     STRIDED,
     TRANSPOSED,
@@ -121,44 +120,37 @@ def _around_fours(*loops: tuple[int, int, int]) -> Box:
 
 
 @pytest.mark.parametrize(
-    ("box", "bits", "streams", "loops"),
+    ("box", "bits", "loops"),
     [
         # less than a line
-        (_swap(300, 200, 4), 32, False, _FOURS),
-        (_swap(96, 200, 4), 32, False, {(8, 32, 4)}),
+        (_swap(300, 200, 4), 32, _FOURS),
+        (_swap(96, 200, 4), 32, {(8, 32, 4)}),
         # src is still in the first-level cache
-        (_swap(32, 12, 4), 32, False, {(12, 32, 4)}),
-        (_swap(300, 200, 4), 32, True, _FOURS),
-        (_swap(300, 200, 3), 32, False, {(6, 42, 3), (2, 42, 3), (42, 6, 3), (32, 6, 3)}),
+        (_swap(32, 12, 4), 32, {(12, 32, 4)}),
+        (_swap(300, 200, 3), 32, {(6, 42, 3), (2, 42, 3), (42, 6, 3), (32, 6, 3)}),
         # within lines of dst a piece has eight lines, if a loop has so many
-        (_swap(300, 200, 4, at=4), 32, False, _FOURS),
-        (_swap(300, 200, 4, at=4), 8, False, {(200, 128, 4), (5, 44, 4)}),
-        (_swap(100, 200, 4, at=4), 8, False, {(2, 100, 4)}),
+        (_swap(300, 200, 4, at=4), 32, _FOURS),
+        (_swap(300, 200, 4, at=4), 8, {(200, 128, 4), (5, 44, 4)}),
+        (_swap(100, 200, 4, at=4), 8, {(2, 100, 4)}),
         # a line, wherever it starts; more than that
-        (_swap(300, 200, 128), 4, False, {(8, 32, 128), (21, 12, 128), (11, 12, 128)}),
-        (_swap(300, 200, 64, at=4), 8, False, {(8, 32, 64), (21, 12, 64), (11, 12, 64)}),
-        (_swap(300, 200, 32), 32, False, {(200, 300, 32)}),
-        # whole lines, from eight pages of src, where these are streamed; but no pages
-        (_swap(300, 20, 1008, 5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
-        (_swap(300, 20, 1008, 5000), 32, False, {(20, 300, 1008)}),
-        (_swap(300, 20, 1024, 5000), 32, True, {(20, 300, 1024)}),
-        (_swap(11, 20, 1008, 5000), 32, True, {(20, 11, 1008)}),
+        (_swap(300, 200, 128), 4, {(8, 32, 128), (21, 12, 128), (11, 12, 128)}),
+        (_swap(300, 200, 64, at=4), 8, {(8, 32, 64), (21, 12, 64), (11, 12, 64)}),
+        (_swap(300, 200, 32), 32, {(200, 300, 32)}),
         # src is read backwards
-        (_swap(300, 20, -1008, -5000), 32, True, {(20, 8, 1008), (20, 4, 1008)}),
-        (_swap(300, 200, -4), 32, False, _FOURS),
+        (_swap(300, 200, -4), 32, _FOURS),
         # nothing to swap: src is read in turn already, or its loop has padding, or rows repeat
-        (Box((0, 0), _nodes((300, 6400, 6400), (200, 32, 64), (32, 1, 1))), 32, True, None),
-        (_around_fours((200, 0, 1200), (300, 0, 4)), 32, False, None),
-        (_around_fours((200, -4, 1200), (300, 0, 4)), 32, False, None),
-        (_around_fours((300, 800, 800), (200, 4, 8)), 32, False, None),
-        (_PADDED, 32, False, None),
+        (Box((0, 0), _nodes((300, 6400, 6400), (200, 32, 64), (32, 1, 1))), 32, None),
+        (_around_fours((200, 0, 1200), (300, 0, 4)), 32, None),
+        (_around_fours((200, -4, 1200), (300, 0, 4)), 32, None),
+        (_around_fours((300, 800, 800), (200, 4, 8)), 32, None),
+        (_PADDED, 32, None),
     ],
 )
 def test_runs_are_moved_in_pieces_along_both_sides(
-    box: Box, bits: int, streams: bool, loops: set[tuple[int, ...]] | None
+    box: Box, bits: int, loops: set[tuple[int, ...]] | None
 ) -> None:
     box = scaled(box, width_of(bits))
-    tiles = tile_boxes((box,), bits, streams=streams)
+    tiles = tile_boxes((box,), bits)
     found = [tile.box.nodes[-3:] for tile in tiles]
     wanted = loops or {tuple(node.extent for node in box.nodes)}
     assert {tuple(node.extent for node in nodes) for nodes in found} == wanted
@@ -177,51 +169,79 @@ def _offsets(nodes: tuple[Node, ...], start: int, side: int) -> list[int]:
     return [start + offset for offset in table]
 
 
-def _calls(tile: ScheduledBox, side: int) -> Iterator[list[int]]:
-    """Yield where the runs of each call of the kernel start on a side."""
-    for start in _offsets(tile.outer[::-1], tile.box.offsets[side], side):
-        yield _offsets(tile.rows, start, side)
+def _writes(tile: ScheduledBox, size: int) -> Iterator[tuple[int, int | None]]:
+    """Yield where a box of runs writes every `size` bytes, and where these are in src, if at all.
+
+    As its kernel does; joined runs are whole lines of dst.
+    """
+    outer = (_offsets(tile.outer[::-1], tile.box.offsets[side], side) for side in (0, 1))
+    for src, dst in zip(*outer, strict=True):
+        for at, nbytes, *pieces in tile.tables.joined:
+            line = dst + at + nbytes
+            assert line % LINE_NBYTES == nbytes % LINE_NBYTES == 0
+            found = dict.fromkeys(range(line, line + LINE_NBYTES, size))
+            for start, mask in zip(pieces[::2], pieces[1::2], strict=True):
+                for k in range(0, LINE_NBYTES, size):
+                    if mask >> k & 1:
+                        assert found[line + k] is None
+                        found[line + k] = src + start + nbytes + k
+            yield from ((dst + at + k, src + pieces[0] + k) for k in range(0, nbytes, size))
+            yield from found.items()
+        if not tile.tables.joined:
+            rows = (_offsets(tile.rows, start, side) for side, start in enumerate((src, dst)))
+            (run,) = tile.columns
+            for row_src, row_dst in zip(*rows, strict=True):
+                for k in range(0, run.extent, size):
+                    yield row_dst + k, row_src + k if k < run.valid else None
+
+
+_THREE_OF_A_LINE = Box((5, 1), (*_nodes((100, 3, 16)), Node(16, 3, (1, 1))))
 
 
 @pytest.mark.parametrize(
-    "box",
+    ("box", "streams"),
     [
         # lines and parts of lines; runs of a line that start within one; what follows in src too
-        _swap(300, 20, 1007, 5000),
-        _swap(300, 20, 16, 5000, at=4),
-        _swap(11, 70, 100, at=9),
-        # backwards; loops in the order of dst; more runs than a call moves
-        _swap(300, 20, -100, -5000, at=5),
-        Box((0, 3), _nodes((3, 60000, 50000), (40, 1300, 1240), (31, 40, 40), (40, 1, 1))),
-        Box((0, 3), _nodes((1300, 50, 50), (50, 1, 1))),
+        (_swap(60, 20, 1007, 5000), True),
+        (_swap(300, 20, 16, 5000, at=4), True),
+        (_swap(11, 70, 100, at=9), True),
+        # whole lines; half a line, and somewhat more; runs that end in zeros
+        (_swap(60, 20, 1008, 5000), True),
+        (_swap(20, 300, 8, at=4), True),
+        (_swap(20, 301, 9, at=4), True),
+        (_THREE_OF_A_LINE, True),
+        # in the caches; backwards; many runs
+        (_swap(11, 70, 100, at=9), False),
+        (_swap(300, 20, -100, -5000, at=5), True),
+        (Box((0, 3), _nodes((3, 60000, 50000), (40, 1300, 1240), (31, 40, 40), (40, 1, 1))), True),
+        (Box((0, 3), _nodes((1300, 50, 50), (50, 1, 1))), True),
+        # a long run
+        (Box((0, 3), _nodes((100000, 1, 1))), True),
         # the loop around the pieces goes on in dst, and the one around both
-        Box(
-            (0, 7),
-            _nodes((2, 99999, 93600), (3, 52, 31200), (40, 19000, 780), (15, 700, 52), (52, 1, 1)),
+        (
+            Box(
+                (0, 7),
+                _nodes(
+                    (2, 99999, 93600), (3, 52, 31200), (40, 19000, 780), (15, 700, 52), (52, 1, 1)
+                ),
+            ),
+            True,
         ),
     ],
 )
-def test_streamed_runs_are_whole_lines_but_for_the_first_head_and_the_last_run(box: Box) -> None:
-    box, parts = scaled(box, 4), 0
-    written: dict[int, int] = {}
-    for tile in join_runs(box, 32):
-        length = tile.columns[0].extent
-        for src, dst in zip(_calls(tile, 0), _calls(tile, 1), strict=True):
-            for k, start in enumerate(dst):
-                # as the kernel does
-                is_next = dst[k + 1 : k + 2] == [start + length]
-                after = src[k + 1] if is_next else src[k] + tile.follower
-                joins = tile.lines == JOINED
-                first = -start % LINE_NBYTES if joins else 0
-                last = length + -(start + length) % LINE_NBYTES if joins else length
-                parts += not joins
-                for at in range(first, last, 4):
-                    source = src[k] + at if at < length else after + at - length
-                    assert (start + at) not in written
-                    written[start + at] = source
-    sources, targets = (_offsets(box.nodes[::-1], box.offsets[side], side) for side in (0, 1))
-    assert written == dict(zip(targets, sources, strict=True))
-    assert parts <= 2 * (box.size // contiguous_size(box.nodes, 1, 4))
+def test_runs_that_follow_each_other_are_moved_as_whole_lines(box: Box, streams: bool) -> None:
+    box = scaled(box, 4)
+    tiles = join_runs(box, 32, _NEWEST.instructions, streams=streams)
+    found = [write for tile in tiles for write in _writes(tile, 4)]
+    whole = ScheduledBox(box, 32, RUN, box.nodes[-2::-1], box.nodes[-1:]).as_bytes()
+    assert sorted(found) == sorted(_writes(whole, 4))
+    # the others are the heads of the first runs and the ends of the last ones
+    parts = [tile for tile in tiles if not tile.tables.joined]
+    is_long = len(box.nodes) == 1
+    assert is_long or all(tile.columns[0].extent < LINE_NBYTES for tile in parts)
+    assert sum(size_of(tile.outer) for tile in parts) <= 4 * box.size // contiguous_size(
+        box.nodes, 1, 4
+    )
 
 
 def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
@@ -229,12 +249,6 @@ def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
         tiles = tile_boxes((scaled(_swap(extent, 200, 4, at=4), 4),), 32, is_shared=True)
         found = {tuple(node.extent for node in tile.box.nodes[-3:]) for tile in tiles}
         assert (extent, found) == (extent, loops)
-
-
-def test_rows_that_are_repeated_are_not_read_in_the_order_of_others() -> None:
-    nodes = _nodes((20, -1008, 2000 * 1008), (2000, 0, 1008), (1008, 1, 1))
-    box = scaled(Box((20 * 1008, 0), nodes), 4)
-    assert tile_boxes((box,), 32, streams=True) == tile_boxes((box,), 32)
 
 
 def _transposition(columns: int, rows: int, valid: int | None = None) -> Box:
@@ -358,24 +372,35 @@ def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[s
 @pytest.mark.parametrize(
     ("case", "place", "joins"),
     [
-        ("f32 abcd acbd 16x12x20x64", 4, True),
-        ("bf16 abcd acbd 2x197x12x64", 4, True),
-        ("s8 abcd acbd 2x198x12x64", 9, True),
+        ("f32 abcd acbd 16x12x20x64", 4, {"streams", "caches"}),
+        ("bf16 abcd acbd 2x197x12x64", 4, {"streams", "caches"}),
+        ("s8 abcd acbd 2x198x12x128", 9, {"streams", "caches"}),
         # rows of three lines and a part of one, wherever they start; pieces of a long run
-        ("f32 abcd acbd 16x12x20x59", 4, True),
-        ("f32 abcd acbd 16x12x20x59", 0, True),
-        ("f32 abcd abcd 1x1x1x20000", 4, True),
-        # whole lines already; shorter than a line; too few follow each other; zeros after the data
-        ("f32 abcd acbd 16x12x20x64", 0, False),
-        ("bf16 abcd acbd 2x198x12x16", 4, False),
-        ("f32 abcd bacd 3x2x1x16", 4, False),
-        ("f32 acdb aBcd16b 2x3x30x40", 4, False),
+        ("f32 abcd acbd 16x12x20x59", 4, {"streams", "caches"}),
+        ("f32 abcd acbd 16x12x20x59", 0, {"streams", "caches"}),
+        ("f32 abcd abcd 1x1x1x20000", 4, {"streams", "caches"}),
+        # whole lines; a line and half a line; zeros after the data in each line
+        ("f32 abcd acbd 16x12x20x64", 0, {"streams"}),
+        ("s8 abcd acbd 2x198x12x64", 9, {"streams"}),
+        ("bf16 abcd acbd 2x198x12x16", 4, {"streams"}),
+        ("f32 acdb aBcd16b 2x3x30x40", 4, {"streams"}),
+        # these start lines; too few follow each other; shorter; zeros after the data of two lines
+        ("f32 acdb aBcd16b 2x3x30x40", 0, set()),
+        ("f32 abcd bacd 3x2x1x16", 4, set()),
+        ("bf16 abcd acbd 2x198x12x14", 4, set()),
+        ("f32 acdb aBcd32b 2x3x30x40", 4, set()),
     ],
 )
 def test_runs_that_follow_each_other_are_joined_to_lines(
-    case: str, place: int, joins: bool
+    case: str, place: int, joins: set[str]
 ) -> None:
-    assert bool(join_runs(*_box(case, place))) == joins
+    box, bits = _box(case, place)
+    found = {
+        where
+        for where in ("streams", "caches")
+        if join_runs(box, bits, _NEWEST.instructions, streams=where == "streams")
+    }
+    assert found == joins
 
 
 @pytest.mark.parametrize(
@@ -424,7 +449,6 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: 
 
 
 @pytest.mark.parametrize("place", [0, 8, 9])
-@pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
     ("case", "columns", "steps"),
     [
@@ -440,10 +464,10 @@ def test_one_element_and_zeros_after_it_are_copied_as_a_run(valid: int, kernel: 
     ],
 )
 def test_calls_write_several_lines_of_each_piece_of_interleaved_rows(
-    case: str, columns: int, steps: int, place: int, *, streams: bool
+    case: str, columns: int, steps: int, place: int
 ) -> None:
     box, bits = _box(case, place)
-    tiles = tile_boxes((box,), bits, streams=streams)
+    tiles = tile_boxes((box,), bits)
     assert sum(tile.box.size for tile in tiles) == box.size
     assert {size_of(tile.columns) for tile in tiles} == {columns}
     assert {tile.kernel_loop and tile.kernel_loop.extent for tile in tiles} == {steps}
