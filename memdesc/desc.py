@@ -440,7 +440,7 @@ class MemoryDesc(Written):
         ((2, 8), 16)
         """
         sizes, at = checked_ints("dims", dims), checked_ints("offsets", offsets)
-        view = views.submemory(self.layout.base(), sizes, at, self.letters)
+        view = views.submemory(self.layout, sizes, at, self.letters)
         return self._with(view, self.letters)
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
@@ -454,8 +454,7 @@ class MemoryDesc(Written):
         >>> memdesc.memory_desc((2, 3, 4), "f32", "acb").reshape((6, 4))
         memory_desc((6, 4), 'f32', 'Ab3a')
         """
-        base = self.layout.base()
-        return self._with(views.reshape(base, checked_ints("dims", dims), self.letters))
+        return self._with(views.reshape(self.layout, checked_ints("dims", dims), self.letters))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
         """Reorder dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
@@ -466,7 +465,7 @@ class MemoryDesc(Written):
         (3, 4, 2)
         """
         to = checked_ints("perm", perm)
-        layout = views.permute_axes(self.layout.base(), to)
+        layout = views.permute_axes(self.layout, to)
         letters = self.letters and "".join(self.letters[to.index(k)] for k in range(self.ndims))
         return self._with(layout, letters)
 
@@ -676,7 +675,7 @@ class MemoryDesc(Written):
                 f"{self!r} has compensation, which was computed from all of its elements; "
                 "see with_extra(None)"
             )
-        return desc_of(self.dtype, layout.with_xor(self.layout.xor), letters=letters)
+        return desc_of(self.dtype, layout, letters=letters)
 
 
 memory_desc = MemoryDesc

@@ -57,7 +57,7 @@ def submemory(
         first = outer._replace(extent=-(-padded // outer.step))
         parts.append((Axis(axis.dims, padded), (first, *inner)))
     # with negative strides, an empty view of an empty parent may start at a negative offset
-    return join_axes(dims, parts, offset0 if all(dims) else max(offset0, 0))
+    return _joined(layout, dims, parts, offset0 if all(dims) else max(offset0, 0))
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
@@ -71,14 +71,15 @@ def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
         (Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), blocks)
         for axis, blocks in layout.parts
     )
-    return join_axes(dims, parts, layout.offset0)
+    return _joined(layout, dims, parts, layout.offset0)
 
 
-def join_axes(dims: tuple[int, ...], parts: Iterable[_Part], offset0: int) -> Layout:
-    """Make a layout from axes in any order, each with its blocks, which get their axis here."""
+def _joined(layout: Layout, dims: tuple[int, ...], parts: Iterable[_Part], offset0: int) -> Layout:
+    """Make a view of axes in any order, each with its blocks, which get their axis here."""
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
-    return Layout.computed(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)
+    axes = tuple(axis for axis, _ in ordered)
+    return Layout.computed(dims, axes, tuple(blocks), offset0, layout.xor)
 
 
 # Adjacent old dims that become adjacent new dims with the same product. Without old dims, the new
@@ -107,7 +108,7 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
     parts: list[_Part] = []
     kept: dict[int, int] = {}
     # an added unit dim has the number of elements inside it as its stride, as in oneDNN
-    unit_stride = prod(block.extent for block in layout.inner())
+    unit_stride = prod(blocks[0].step for _, blocks in layout.parts)
     for old, new in _groups(layout, dims, letters):
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
             kept[old[0]] = new[0]
@@ -122,7 +123,7 @@ def reshape(layout: Layout, dims: tuple[int, ...], letters: str | None = None) -
         # fused dims stay together; anything else was refused above
         if axis.dims[0] in kept:
             parts.append((Axis(tuple(kept[dim] for dim in axis.dims), axis.padded), blocks))
-    return join_axes(dims, parts, layout.offset0)
+    return _joined(layout, dims, parts, layout.offset0)
 
 
 def _part_of(layout: Layout, dim: int) -> _Part:
