@@ -179,8 +179,7 @@ class _NVMMASharedLayout(NamedTuple):
             impossible(
                 f"dims {dims} are not whole tiles of {length} columns and at least {_ROWS} rows"
             )
-        bits = self.element_bitwidth
-        terms = terms_of_bytes(_lg(width // 16), 4, 3, bits) if width else ()
+        terms = terms_of_bytes(_lg(width // 16), 4, 3, self.element_bitwidth) if width else ()
         columns = _row_major((*outer, length), range(len(dims))[::-1])
         inner = [1 << bit for bit in range(_lg(size))]
         if self.fp4_padded:  # the upper 8 of every 16 bytes are unused
@@ -287,13 +286,10 @@ def _heads(columns: list[int]) -> list[int]:
 
     These are the highest bits if they differ: then all terms shift one way.
     """
-    highest = [column.bit_length() - 1 for column in columns]
-    if len({*highest}) == len(highest) and min(highest, default=0) >= 0:
-        return highest
     owner: dict[int, int] = {}
 
     def place(k: int, tried: set[int]) -> bool:
-        for bit in _bits(columns[k]):
+        for bit in reversed(_bits(columns[k])):
             if bit not in tried:
                 tried.add(bit)
                 if bit not in owner or place(owner[bit], tried):
