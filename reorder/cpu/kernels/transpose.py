@@ -36,7 +36,7 @@ from reorder.cpu.llvm.emit import (
     where,
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, PAGE_NBYTES
 from reorder.cpu.schedule.program import KernelLoop
 from reorder.cpu.schedule.select import MAX_INTERLEAVED, TILE_REGISTERS, Part
 from reorder.cpu.tables import WORD_NBYTES
@@ -462,6 +462,12 @@ def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
             # continues a piece of dst
             width = max(lanes, LINE_BITS // elements.bits)
             stop = first + ((last - first) & -width)
+            if count * lanes * elements.bits < LINE_BITS:
+                # unless the pieces share a set of the first-level cache, but not the steps of a row
+                apart = move.column_table[first + lanes] - move.column_table[first]
+                step = load_fields(move.kernel_loop_at, KernelLoop).src_stride
+                in_page = PAGE_NBYTES - 1
+                stop = where(((apart & in_page) == 0) & ((step & in_page) != 0), first, stop)
             _emit_pieces(move, (first, stop), (count, lanes), width // lanes)
             _emit_pieces(move, (stop, last), (count, lanes), 1)
         with run:

@@ -209,6 +209,8 @@ _BESIDE_TABLE = (
 @example(_cases("bf16", (512, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 2)
 @example(_cases("bf16", (80, 48, 3, 3), "dcba", "ABcd8b16a2b"), [2, 62], _LARGE, 1)
 @example(_cases("bf16", (70, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 1)
+# the same, where pieces of dst share a set of the first-level cache
+@example(_cases("bf16", (100, 256, 1, 1), "dcba", "ABcd8b8a2b"), [16, 18], _LARGE, 2)
 @example(_cases("f32", (64, 96, 2, 1), "abcd", "ABcd8a16b2a"), [4, 36], _LARGE, 2)
 # permuted pairs and quads: tiles start lines, and the last one goes on with the first rows
 @example(_cases("bf16", (64, 48, 3, 3), "abcd", "ABcd16b16a2b"), [16, 18, 2], _LARGE, 1)
