@@ -158,7 +158,7 @@ class _Schedule:
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine, place: int) -> None:
         builder = BatchBuilder(plan, threads, machine, place)
         tiles = _tile_batches() if needs_tiles(plan) else None
-        scheduled = tiles.tile_batches(builder) if tiles else builder.move_all(plan.boxes)
+        scheduled = tiles.tile_batches(builder) if tiles else builder.move(plan.boxes)
         self.scheduled = scheduled
         self.kernels = builder.kernels
         self.has_workers = any(batch.partition.workers for batch in scheduled)

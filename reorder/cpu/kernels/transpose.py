@@ -2,10 +2,9 @@
 
 The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
 other side: where a column starts in dst, where a row starts in src. The groups are moved in the
-first of these ways that fits: element by element, for 4-bit elements; interleaved, for groups of
-two to four elements; as tiles transposed in registers, of the first height that fits the rows, in
-the widest shape that fits the columns; element by element, for groups with fewer rows than the
-smallest tile.
+first of these ways that fits: interleaved, for groups of two to four elements; as tiles transposed
+in registers, of the first height that fits the rows, in the widest shape that fits the columns;
+element by element, for groups with fewer rows than the smallest tile.
 """
 
 from collections.abc import Iterator
@@ -56,7 +55,7 @@ _LEAST_WIDE_TILES = 4
 # Lines of src are prefetched this many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
 # Tiles as high as a cache line are used if at most an eighth of the rows (rows >> 3) is moved
-# twice; or half a tile, if lower tiles would read lines again that the first-level cache has lost.
+# twice.
 _REPEATED_ROWS_SHIFT = 3
 
 
@@ -79,7 +78,7 @@ class Transposition(NamedTuple):
     dst: Location
     # a `TransposeHead`: its valid columns are those of the box, its flags are conditions
     head: Value
-    # addresses of the offsets of columns in dst, and of rows in src: bytes, or 4-bit elements
+    # addresses of the offsets of columns in dst, and of rows in src, in bytes
     column_table: Value
     row_table: Value
     # the columns to move: the first, and one past the last
@@ -112,10 +111,6 @@ def emit_transposed(move: Transposition) -> None:
     """Move two loop groups; steps that are not valid in either write zeros."""
     elements, rows, stop = move.elements, move.head.rows, move.last
     builder = elements.builder
-    if elements.is_nibble:
-        for at_step in move.each_step():
-            _emit_scalar(at_step)
-        return
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
     if Part.PERMUTED in elements.parts:
@@ -156,7 +151,7 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     repeated = -extent & (height - 1)
     limit: Value | int = height
     if height * elements.bits == LINE_BITS:
-        limit = where(move.head.rows_collide, height // 2, extent.lshr(_REPEATED_ROWS_SHIFT))
+        limit = extent.lshr(_REPEATED_ROWS_SHIFT)
     shapes = _tile_shapes(elements.bits, height)
     with when((extent >= height) & (repeated <= limit)):
         *wider, narrowest = shapes
@@ -191,7 +186,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     # first column of the call, which is the first entry of its own table
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
-    step = _sweep_columns(elements, last_row, height)
+    step = _sweep_columns(elements, last_row)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for at_step in move.each_step():
@@ -276,13 +271,10 @@ def _emit_tile(
     _prefetch_columns(move, move.dst, table, shape)
 
 
-def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
+def _sweep_columns(elements: Elements, last_row: Value) -> Value:
     """Return how many columns a sweep takes, by the row at which its last tile starts."""
     count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
-    columns: Value | int = count if elements.streams else min(count, _SWEEP_COLUMNS)
-    if elements.streams:
-        # two blocks of rows make two lines of dst, which should be stored in succession
-        columns = where(last_row <= height, count // 2, columns)
+    columns = count if elements.streams else min(count, _SWEEP_COLUMNS)
     # one block of rows needs no sweeps
     return where(last_row <= 0, _MAX_COLUMNS, columns)
 
@@ -414,35 +406,30 @@ class _EdgeTables:
 # c0 c1 c2 c0 c1 c2 ...
 
 # Vectors are concatenated in powers of two: two or four; if there are three, the first is repeated.
-_COUNTS = _PAIR, _ODD, _QUAD = 2, 3, MAX_INTERLEAVED
+_PAIR, _ODD, _QUAD = 2, 3, MAX_INTERLEAVED
+# Rows or columns, and the share of the longest vectors that is moved at once.
+_SHAPES = (_PAIR, 1), (_PAIR, 2), (_ODD, 1), (_QUAD, 1), (_QUAD, 2)
 
 
 def emit_interleaved(move: Transposition, done: Value) -> None:
     """Move both groups if one of them has two to four elements, then branch to `done`."""
-    head, branch = move.head, move.elements.builder.branch
+    head, builder, bits = move.head, move.elements.builder, move.elements.bits
+    columns, rows = (move.first, move.last), (head.rows.like(0), head.rows)
     has_all_rows = head.valid_rows == head.rows
     has_all_columns = (move.first == 0) & (move.last == head.columns)
-    bits = move.elements.bits
     # two 128-bit vectors are moved at once, or one of bytes; half of that from short runs
-    lanes = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
-    for count in _COUNTS:
-        fits = has_all_rows & (head.rows == count)
-        with when(fits & _is_run(head.column_run, (move.first, move.last), lanes)):
+    most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
+    for count, share in _SHAPES:
+        lanes = most // share
+        joins = (head.rows == count) & _is_run(head.column_run, columns, lanes)
+        with when(has_all_rows & joins):
             _emit_joins(move, count, lanes)
-            branch(done)
-        if count != _ODD:
-            with when(fits & _is_run(head.column_run, (move.first, move.last), lanes // 2)):
-                _emit_joins(move, count, lanes // 2)
-                branch(done)
-        fits = has_all_columns & (head.columns == count) & has_all_rows
-        wide = lanes
-        if move.elements.streams and count != _ODD:
-            wide = max(lanes, LINE_BITS // bits)
-        for size in (wide,) if count == _ODD else (wide, lanes // 2):
-            with when(fits & _is_run(head.row_run, (head.row_run.like(0), head.rows), size)):
-                for at_step in move.each_step():
-                    _emit_split(at_step, count, size)
-                branch(done)
+            builder.branch(done)
+        splits = has_all_columns & (head.columns == count) & _is_run(head.row_run, rows, lanes)
+        with when(has_all_rows & splits):
+            for at_step in move.each_step():
+                _emit_split(at_step, count, lanes)
+            builder.branch(done)
 
 
 def _is_run(run: Value, span: tuple[Value, Value], lanes: int) -> Value:

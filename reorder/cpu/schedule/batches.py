@@ -99,13 +99,6 @@ class BatchBuilder:
         """
         return self.machine.exceeds_parts(self.nbytes, self.threads)
 
-    def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
-        """Return batches that move boxes, those without indirect loops first."""
-        boxes = list(boxes)
-        others = [box for box in boxes if box.indirect and not has_table(box)]
-        batches = self.move(box for box in boxes if box not in others)
-        return batches + [self.move_indirect(box) for box in others]
-
     def move_indirect(self, box: Box) -> Batch:
         """Return the batch of a box with indirect loops."""
         bits = self.plan.dst.dtype.bits
@@ -113,9 +106,13 @@ class BatchBuilder:
         return self._batch(boxes, Kernel(bits), box.indirect)
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
-        """Return batches that move boxes without indirect loops, or small ones, for each kernel."""
+        """Return a batch for each kernel, then one for each box with large indirect loops."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
+        others: list[Box] = []
         for box in boxes:
+            if box.indirect and not has_table(box):
+                others.append(box)
+                continue
             parts = self._schedule(box)
             can_stream = self.streams and parts[0].bits >= BYTE_BITS
             streams = [can_stream and part.writes_lines() for part in parts]
@@ -126,7 +123,8 @@ class BatchBuilder:
                 scheduled = part.as_bytes(lines=True) if is_long else part
                 kernel = Kernel(scheduled.bits, is_streamed)
                 by_kernel.setdefault(kernel, []).append(scheduled)
-        return [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
+        batches = [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
+        return batches + [self.move_indirect(box) for box in others]
 
     def _schedule(self, box: Box) -> tuple[ScheduledBox, ...]:
         """Schedule a box, whose offsets in dst then count from the start of a line."""

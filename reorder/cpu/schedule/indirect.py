@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from memdesc.dtypes import BYTE_BITS
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.program import each_points, points_in_bytes
 from reorder.cpu.schedule.select import (
@@ -80,7 +81,8 @@ def _transposed(box: Box, points: Words, bits: int) -> list[ScheduledBox]:
     The loops of the box that are contiguous on the other side are the other group.
     """
     width = width_of(bits)
-    if box.is_zero or any(node.strides == (width, width) for node in box.nodes):
+    is_run = any(node.strides == (width, width) for node in box.nodes)
+    if bits < BYTE_BITS or box.is_zero or is_run:
         return []
     for side in (SRC, DST):
         group = contiguous_group(box.nodes, 1 - side, bits)

@@ -232,7 +232,7 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
         # its other steps have no place in src
         run = run._replace(strides=(width, width))
         box = box._replace(nodes=(*box.nodes[:-1], run))
-    elif not box.is_zero:
+    elif not box.is_zero and bits >= BYTE_BITS:
         columns, rows = _transposed_groups(box.nodes, bits)
         if columns and rows:
             return ScheduledBox(box, bits, TRANSPOSED, rows, columns)
@@ -302,17 +302,14 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the innermost loops whose steps fit in a table of rows, innermost first.
 
-    At most one of them holds padding, and it becomes the outermost one. After it, no loop is taken
-    that makes the table too long: tiles are cut at the outermost loop, and padding should stay with
-    its data.
+    At most one of them holds padding, and it becomes the outermost one.
     """
     rows: list[Node] = []
     padded: list[Node] = []
     size = 1
     for node in reversed(nodes):
         is_padded = node.valid < node.extent
-        is_too_long = bool(padded) and size * node.extent >= 2 * TILE
-        if (is_padded and padded) or is_too_long or _exceeds_tile(size, node):
+        if (is_padded and padded) or _exceeds_tile(size, node):
             break
         (padded if is_padded else rows).append(node)
         size *= node.extent
@@ -403,7 +400,7 @@ def parts_for(bits: int, instructions: Instructions) -> tuple[Part, ...]:
     is_whole = bits >= BYTE_BITS
     lacks_registers = LINE_BITS // bits > TILE_REGISTERS and instructions.masks
     is_permuted = bits in PERMUTED_BITS and instructions.permutes_lines
-    has_part = True, True, is_whole, is_whole and lacks_registers, is_permuted
+    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted
     return tuple(compress(Part, has_part))
 
 

@@ -41,7 +41,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     conversion = Conversion.of(plan)
     spec = _spec(builder, conversion)
     tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
-    batches = builder.move_all(box for box, tiled in tagged if not tiled)
+    batches = builder.move(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):

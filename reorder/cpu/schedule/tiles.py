@@ -7,8 +7,7 @@ to move, unless dst exceeds the caches, where the rows written to it matter more
 
 The size of a tile is how many steps of each node it takes. A tile is one run of dst if it has whole
 lines of src then. Otherwise each side gets a chain of nodes that is contiguous there, and the
-largest count is halved until the tile fits the scratch. Then whole nodes are taken where they fit,
-starting with those that would leave a tail, and the remaining counts grow as far as the scratch
+largest count is halved until the tile fits the scratch. Then counts grow as far as the scratch
 allows, innermost nodes first. Nodes are given by their index in the box.
 """
 
@@ -210,10 +209,6 @@ def _tile_counts(
         # together
         k = max(counts, key=lambda k: (counts[k] > 1 and k != common, counts[k]))
         counts[k] = -(-counts[k] // 2)
-    for k in sorted(counts, key=lambda k: (nodes[k].extent % counts[k] == 0, -k)):
-        # a whole node, where it fits, leaves no tail
-        grown = counts | {k: nodes[k].extent}
-        counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
         factor = limit // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:

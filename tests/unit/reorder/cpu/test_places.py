@@ -205,6 +205,8 @@ _BESIDE_TABLE = (
 @example(_cases("s8", (64, 64, 1, 1), "abcd", "BAcd16a4b"), [1, 2, 4], _SMALL, 1)
 # rows and their ends in turns
 @example(_cases("f32", (28, 1, 512, 64), "abcd", "abdc"), [16], _LARGE, 1)
+# 4-bit elements at steps of a table, in runs along different dims
+@example(_cases("u4", (1000, 32, 1, 1), "Abcd376a", "ABcd248a8b"), [0], _LARGE, 1)
 # pairs of rows in short runs
 @example(_cases("bf16", (512, 96, 1, 1), "abcd", "BAcd16a32b2a"), [16, 18], _LARGE, 2)
 @example(_cases("bf16", (80, 48, 3, 3), "dcba", "ABcd8b16a2b"), [2, 62], _LARGE, 1)

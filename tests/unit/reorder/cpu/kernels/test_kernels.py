@@ -46,7 +46,8 @@ _HALVES = [
 @pytest.mark.parametrize(("bits", "size", "half"), _HALVES)
 def test_matrices_of_every_size_are_transposed(bits: int, size: str, half: int) -> None:
     with _SIZES[size]():
-        assert "transposed" in transposed(bits, half)
+        # 4-bit elements are moved one by one, or as bytes
+        assert ("transposed" if bits >= 8 else "strided") in transposed(bits, half)
 
 
 @pytest.mark.parametrize(("bits", "size", "half"), _HALVES)

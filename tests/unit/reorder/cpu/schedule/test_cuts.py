@@ -421,7 +421,7 @@ def test_an_interpreter_has_no_more_micro_kernels_than_its_program_needs(
     dims: tuple[int, ...], dtype: str, src: str, dst: str, kernel: str
 ) -> None:
     plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
-    (batch,) = BatchBuilder(plan, 1, _NEWEST).move_all(plan.boxes)
+    (batch,) = BatchBuilder(plan, 1, _NEWEST).move(plan.boxes)
     assert str(batch.kernel) == kernel
 
 
@@ -432,7 +432,7 @@ def test_schedules_for_other_processors_are_made_in_the_same_process() -> None:
     kernels = {}
     for instructions in (Instructions(), Instructions(masks=True), _NEWEST.instructions):
         machine = _NEWEST._replace(instructions=instructions)
-        batches = [BatchBuilder(plan, 1, machine).move_all(plan.boxes) for plan in plans]
+        batches = [BatchBuilder(plan, 1, machine).move(plan.boxes) for plan in plans]
         kernels[instructions] = [str(batch.kernel) for (batch,) in batches]
     moved = "16-bit elements, transposed"
     assert [*kernels.values()] == [
@@ -566,7 +566,7 @@ def test_rows_of_a_transposition_are_whole_lines_if_they_can_be(
 def _transpositions(builder: BatchBuilder) -> list[TransposeHead]:
     """Return the first instruction of each batch."""
     heads = []
-    for batch in builder.move_all(builder.plan.boxes):
+    for batch in builder.move(builder.plan.boxes):
         box = BoxHead(*batch.program[: len(BoxHead._fields)])
         if box.micro_kernel != TRANSPOSED:
             continue

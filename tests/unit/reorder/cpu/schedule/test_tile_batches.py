@@ -170,7 +170,7 @@ def test_a_tile_has_as_many_elements_as_a_slot_holds_of_those_in_scratch(
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
     src, dst = (memory_desc((1071, 975), "f16", tag) for tag in ("ba", "BA8a16b2a"))
     plan = plan_reorder(src, dst)
-    boxes = BatchBuilder(plan, 4, _MACHINE._replace(threads=4)).move_all(plan.boxes)
+    boxes = BatchBuilder(plan, 4, _MACHINE._replace(threads=4)).move(plan.boxes)
     batches = [*boxes, _tiles(("f32", "abcd"), ("s8", "acdb"), None)]
     shares = [batch.partition for batch in batches]
     joined = join(batches).partition
