@@ -137,8 +137,8 @@ class _Rotation(NamedTuple):
         for piece in pieces_of(self.box, rows, around, self._steps_at_once(), last):
             table = self._table(piece.steps)
             head = [_moved_row(offset, piece.follower or 0) for offset in table[: self.head]]
-            ends = bool(head) and piece.follower is None
-            tiles = [] if ends else self._tiles(piece.box, [*table[self.head :], *head])
+            is_end = bool(head) and piece.follower is None
+            tiles = [] if is_end else self._tiles(piece.box, [*table[self.head :], *head])
             if not tiles:
                 break
             whole += tiles
