@@ -17,7 +17,7 @@ import numpy as np
 
 from memdesc.banks import BANKS, WORD
 from memdesc.dtypes import DataType
-from memdesc.layout import Block, Layout, axis_index, indices_at, memory_order
+from memdesc.layout import Block, Layout, axis_index, indices_at, memory_order, moving_blocks
 from memdesc.tags import LETTERS, Digit, axis_name
 from memdesc.tuples import NamedTuple
 
@@ -96,8 +96,7 @@ class Cells:
     @cached_property
     def order(self) -> list[Block]:
         """The loops that move in memory, outermost first."""
-        blocks = sorted(self.layout.blocks, key=memory_order)
-        return [block for block in blocks if block.extent > 1 and block.stride]
+        return moving_blocks(self.layout)
 
     @cached_property
     def runs(self) -> list[Block]:

@@ -237,20 +237,13 @@ def _block_types() -> Iterator[tuple[int, GgufType]]:
         yield int(number), GgufType(name, block, nbytes, tuple(fields), _rule(fields, formula))
 
 
-_BY_NUMBER = dict(_block_types())
-GGUF_TYPES: Mapping[str, GgufType] = MappingProxyType(
-    {row.name: row for row in _BY_NUMBER.values()}
-)
+_BLOCKS = dict(_block_types())
+GGUF_TYPES: Mapping[str, GgufType] = MappingProxyType({row.name: row for row in _BLOCKS.values()})
 _PLAIN = {0: "f32", 1: "f16", 24: "s8", 25: "s16", 26: "s32", 27: "s64", 28: "f64", 30: "bf16"}
-# Numbers of GGUF's types, with the names of data types and records here.
-GGUF_NUMBERS: Mapping[int, str] = MappingProxyType(
-    dict(sorted((_PLAIN | {number: row.name for number, row in _BY_NUMBER.items()}).items()))
+# all by their numbers, those of data types first
+GGUF_NUMBERS: Mapping[int, GgufType] = MappingProxyType(
+    {k: GgufType(name, 1, DATA_TYPES[name].nbytes(1)) for k, name in _PLAIN.items()} | _BLOCKS
 )
-
-
-def gguf_type(name: str) -> GgufType:
-    """Return the GGUF type of a record or a data type."""
-    return GGUF_TYPES.get(name) or GgufType(name, 1, DATA_TYPES[name].nbytes(1))
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:

@@ -22,7 +22,7 @@ from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import counted, short_repr
 from memdesc.record import BIT_PLANES, RecordDesc, record_desc
-from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType, gguf_type
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR, GgufType
 from memdesc.tags import FormatTag
 from reorder.api import reorder
 from reorder.forks import importing
@@ -51,7 +51,8 @@ _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 # what is decoded from arrays, by the name here and by that in GGUF
 _TYPES = {
     name: row
-    for row in map(gguf_type, (*DIRECT, *GGUF_TYPES))
+    for row in GGUF_NUMBERS.values()
+    if row.name in {*DIRECT, *GGUF_TYPES}
     for name in (row.name, str(row).lower())
 }
 _FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
@@ -261,8 +262,8 @@ def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
 def _type_of(qtype: Any) -> GgufType:
     name = qtype
     if not isinstance(qtype, str | bool):
-        with suppress(TypeError):
-            name = GGUF_NUMBERS.get(index(qtype))
+        with suppress(TypeError, KeyError):
+            name = GGUF_NUMBERS[index(qtype)].name
     row = _TYPES.get(name.lower()) if isinstance(name, str) else None
     if row is None:
         names = ", ".join(dict.fromkeys(map(str, _TYPES.values())))

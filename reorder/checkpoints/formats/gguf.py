@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, about, short_repr
-from memdesc.record.gguf import GGUF_NUMBERS, GgufType, gguf_type
+from memdesc.record.gguf import GGUF_NUMBERS, GgufType
 from memdesc.tuples import NamedTuple
 from reorder.checkpoints.formats.entry import (
     GGUF_NDIMS,
@@ -47,7 +47,8 @@ class GgufValue(NamedTuple):
 
 
 # types that are neither data types nor records keep GGUF's name
-_TYPES = {number: gguf_type(name) for number, name in GGUF_NUMBERS.items()} | {
+_TYPES = {
+    **GGUF_NUMBERS,
     9: GgufType("Q8_1", 32, 40),
     15: GgufType("Q8_K", 256, 292),
     41: GgufType("Q1_0", 128, 18),
