@@ -119,12 +119,8 @@ class _OtherDimsError(MemdescError):
     """A tensor has a different number of axes than the scheme gives it."""
 
 
-class _Equation(NamedTuple):
-    """An axis, its size in words of the scheme, and the tensor, for messages."""
-
-    axis: Axis
-    size: Fraction
-    stored: Stored
+# an axis, its size in words of the scheme, and the tensor, for messages
+_Equation = tuple[Axis, Fraction, Stored]
 
 
 class _Search(NamedTuple):
@@ -179,7 +175,7 @@ class _Search(NamedTuple):
             if words is not None and stored.dtype in DATA_TYPES:
                 # the same words as integers of another width
                 sizes[-1] *= Fraction(DATA_TYPES[stored.dtype].bits, words.bits)
-            yield from map(_Equation, axes, sizes, [stored] * len(axes))
+            yield from zip(axes, sizes, [stored] * len(axes), strict=True)
 
     def of_elements(
         self, stored: Stored, dims: tuple[int, ...], axes: Iterable[Axis], *, is_code: bool
@@ -192,7 +188,7 @@ class _Search(NamedTuple):
                 if letter in axis.powers:
                     is_packed = is_code or axis.factors[0].width
                     text = letter if is_packed else axis.text.partition("~")[0]
-                    yield _Equation(axis_of(text), Fraction(size), stored)
+                    yield axis_of(text), Fraction(size), stored
 
     def assignments(self) -> Iterator[dict[str, Any]]:
         """Yield the values of names that the tensors may have."""
@@ -202,7 +198,7 @@ class _Search(NamedTuple):
         except MemdescError as error:
             self.tried[str(error)] = None
             return
-        widths = {factor.width for equation in equations for factor in equation.axis.factors}
+        widths = {factor.width for axis, *_ in equations for factor in axis.factors}
         for values in _choices(self.scheme, widths - known.keys()):
             try:
                 yield from _solved(equations, known | values)

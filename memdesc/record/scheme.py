@@ -254,11 +254,6 @@ class Scheme(NamedTuple):
         return {p.tensor: p.when for p in self.parts if p.when and p.tensor not in usual}
 
     @property
-    def takes_floats(self) -> bool:
-        """Whether floats can become it: its codes are floats too, with scales."""
-        return {"codes", "scales"} <= self.defaults.keys()
-
-    @property
     def is_told(self) -> bool:
         """Whether its tensors say what their options are, so that no file needs to declare them."""
         told = [part.shows for part in self.parts if part.shows]
@@ -284,7 +279,7 @@ class Scheme(NamedTuple):
         if letters not in self.forms:
             listed = " or ".join(f"{len(form)} dims, ({', '.join(form)})" for form in self.forms)
             raise MemdescError(f"{self.name} is for {listed}; not for {dims}")
-        sizes = _Sizes(self, letters, dims, options)
+        sizes = _Sizes(self, dict(zip(letters, dims, strict=True)), options)
         parts = self.parts_of(letters, options)
         stored = [sizes.fields(part, is_code=part is parts[0]) for part in parts if not part.values]
         constants = tuple(
@@ -299,9 +294,10 @@ class Scheme(NamedTuple):
 
     def words(self, desc: RecordDesc) -> Mapping[str, Words]:
         """Return how each tensor of a record of this scheme is stored."""
-        sizes = _Sizes(self, self.letters_of(len(desc.dims)), desc.dims, dict(desc.options))
+        letters = self.letters_of(len(desc.dims))
+        sizes = _Sizes(self, dict(zip(letters, desc.dims, strict=True)), dict(desc.options))
         counts = {fixed.tensor: len(fixed.values) for fixed in desc.constants}
-        parts = {x.tensor: x for x in reversed(self.parts_of(sizes.letters, sizes.options))}
+        parts = {x.tensor: x for x in reversed(self.parts_of(letters, sizes.options))}
         return {
             name: sizes.words(parts[name], desc, nbytes, counts.get(name))
             for name, nbytes in desc.tensors.items()
@@ -321,11 +317,10 @@ def _rule_of(code: Number, parts: tuple[Part, ...]) -> Rule:
 
 
 class _Sizes(NamedTuple):
-    """The dims and options of a record of a scheme."""
+    """The dims of a record of a scheme by their letters, and its options."""
 
     scheme: Scheme
-    letters: str
-    dims: tuple[int, ...]
+    dims: Mapping[str, int]
     options: Options
 
     def filled(self, text: str) -> str:
@@ -338,30 +333,27 @@ class _Sizes(NamedTuple):
         option, value = self.scheme.options[word], self.options[word]
         if option.is_block:
             return block_sizes(self.scheme.name, value)["oi".index(letter)]
-        size = self.size(letter)
+        size = self.dims[letter]
         count = max(size, 1) if value == ALL else int(value)
         if option.has_all and option.legal and size:
             option.checked(self.scheme.name, count)
         return count
 
-    def size(self, letter: str) -> int:
-        return self.dims[self.letters.index(letter)]
-
     def is_one(self, axis: Axis) -> bool:
         """Whether an axis has one element whatever the dims are."""
         divisor, *others = (factor.divisor for factor in axis.factors)
         is_whole = not others and self.options.get(divisor) == ALL
-        return is_whole or axis.powers.keys().isdisjoint(self.letters)
+        return is_whole or axis.powers.keys().isdisjoint(self.dims)
 
     def extent(self, axis: Axis) -> int:
         """Return the size of an axis. Fails if a division has a remainder."""
         extent = 1
         for name, width, divisor, is_cut, align in axis.factors:
-            if name not in self.letters:
-                extent *= self.value(name, self.letters[-1])
+            if name not in self.dims:
+                extent *= self.value(name, [*self.dims][-1])
                 continue
             bits, step = (self.value(text or "1", name) for text in (width, divisor))
-            size = self.size(name) * bits
+            size = self.dims[name] * bits
             if size % step and not is_cut:
                 self._refuse(name, divisor, step // gcd(step, bits))
             extent *= -(-size // (step * align)) * align
@@ -369,10 +361,10 @@ class _Sizes(NamedTuple):
 
     def _refuse(self, letter: str, word: str, step: int) -> None:
         """Refuse a dim that is not a multiple of a step."""
-        dim, name = self.letters.index(letter), self.scheme.name
+        dim, name = [*self.dims].index(letter), self.scheme.name
         has_all = word in self.options and self.scheme.options[word].has_all
         way_out = f"; {word}={ALL} is one {word} for all" if has_all else ""
-        where = f"along {dim_name(dim)}, not {self.dims[dim]}"
+        where = f"along {dim_name(dim)}, not {self.dims[letter]}"
         raise MemdescError(f"{name} needs a multiple of {step} {where}{way_out}")
 
     def words(self, part: Part, desc: RecordDesc, nbytes: int, count: int | None) -> Words:
@@ -388,20 +380,20 @@ class _Sizes(NamedTuple):
 
     def groups(self, part: Part) -> tuple[int, ...]:
         """Return how many adjacent elements along each dim share an element of a part."""
-        groups = [max(size, 1) for size in self.dims]
+        groups = {letter: max(size, 1) for letter, size in self.dims.items()}
         for name, width, divisor, *_ in (x for axis in part.axes for x in axis.factors):
-            if name in self.letters:
-                dim = self.letters.index(name)
+            if name in groups:
                 group = 1 if width else self.value(divisor or "1", name)
-                groups[dim] = min(group, groups[dim])
-        return tuple(groups)
+                groups[name] = min(group, groups[name])
+        return tuple(groups.values())
 
     def fields(self, part: Part, *, is_code: bool) -> list[Field]:
         """Return the fields of a part: planes of 1 or 2 bits of codes that cross bytes."""
         for axis in part.axes:
             self.extent(axis)
         groups = (1,) * len(self.dims) if is_code else self.groups(part)
-        sizes = tuple(-(-size // group) for size, group in zip(self.dims, groups, strict=True))
+        whole = zip(self.dims.values(), groups, strict=True)
+        sizes = tuple(-(-size // group) for size, group in whole)
         element, order = self.filled(part.element), part.order
         if callable(order):
             planes = [(part.name, element, order(sizes, self.options))]

@@ -431,7 +431,7 @@ def _stored(entry: Entry, name: str, dst: MemoryDesc, words: str | None = None) 
 def _takes_floats(dst: FormatName) -> bool:
     """Whether floats become a record, with scales chosen from the data."""
     scheme = SCHEMES.get(dst.name.lower())
-    return scheme is not None and scheme.takes_floats
+    return scheme is not None and {"codes", "scales"} <= scheme.options.keys()
 
 
 def _change(rule: Rule, src: MemoryDesc) -> Change:
