@@ -12,8 +12,6 @@ point, with the outer loops of the instruction over any number of operands.
 
 from collections.abc import Iterator
 
-from llvmlite import ir
-
 from memdesc.tuples import NamedTuple
 from reorder.cpu.llvm.emit import (
     I64,
@@ -48,12 +46,6 @@ class InterpreterCall(NamedTuple):
     # address of the table of points, and how many there are
     points: Value
     point_count: Value
-
-
-def emit_call(interpreter: Value, call: InterpreterCall) -> None:
-    """Call the interpreter at an address."""
-    function = ir.FunctionType(ir.VoidType(), [I64] * len(call))
-    call.src_at.builder.call(interpreter.inttoptr(function.as_pointer()).raw, call)
 
 
 def each_range(call: InterpreterCall) -> Iterator[tuple[StepRange, Value, Value]]:

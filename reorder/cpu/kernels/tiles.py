@@ -1,15 +1,7 @@
 """The interpreter of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
-from llvmlite import ir
-
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.interpreter import (
-    InterpreterCall,
-    OuterLoops,
-    Position,
-    each_range,
-    emit_call,
-)
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
 from reorder.cpu.llvm.emit import (
     I64,
     Value,
@@ -141,12 +133,12 @@ def _emit_step(tile: _PlacedTile, step_at: Value) -> None:
         dst,
         step.program,
         step.ranges,
-        begin=ir.Constant(I64, 0),
+        begin=0,
         end=step.range_count,
         points=tile.placement,
-        point_count=ir.Constant(I64, 1),
+        point_count=1,
     )
-    emit_call(step.interpreter, call)
+    step.interpreter.call_at(*call)
 
 
 def _address(tile: _PlacedTile, base: Value) -> Value:

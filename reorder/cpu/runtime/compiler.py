@@ -4,7 +4,7 @@ LLVM holds a lock during every call, and a fork waits for it. That lock is not p
 public API, which has callbacks that report when it is held, but no way to hold it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -83,7 +83,7 @@ def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
     """Return the object file of LLVM's text, in which only one function can be called."""
     level = _MOVES if moves else _FULL
     machine = _target_machine(level)
-    module = binding.parse_assembly("\n".join(_inlined(text, symbol)))
+    module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != symbol:
@@ -101,17 +101,6 @@ def compile_text(text: str, symbol: str, *, moves: bool) -> bytes:
     passes.run(module, builder)
     compiled: bytes = machine.emit_object(module)
     return compiled
-
-
-def _inlined(text: str, symbol: str) -> Iterator[str]:
-    """Yield the lines of LLVM's text; all functions but one become part of their callers."""
-    for line in text.splitlines():
-        name = line.partition("@")[2].partition("(")[0].strip('"')
-        if line.startswith("define ") and name != symbol:
-            # llvmlite 0.45 adds attributes of functions to their results
-            yield line.removesuffix("{") + "alwaysinline {"
-        else:
-            yield line
 
 
 # a child forked while another thread holds LLVM's lock would wait for it forever

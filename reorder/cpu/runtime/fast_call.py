@@ -61,10 +61,16 @@ class _TensorFields(NamedTuple):
 
 
 class _ArrayCheck(NamedTuple):
-    """Requirements on one array; `_DTYPES` entries of `_LegalDtype` follow."""
+    """Requirements on one array."""
 
     # address of the type: numpy's arrays, or a class of tensors
     type: int
+    # addresses of the dtypes that an array may have: that of the elements, or of their bits, whose
+    # elements have `itemsize` bytes; or uint8
+    own: int
+    bits: int
+    itemsize: int
+    raw: int
     # for tensors, the address of the function that exports one, or 0
     exporter: int
     # the flags that must be set; for a tensor, those that must not be
@@ -77,14 +83,6 @@ class _ArrayCheck(NamedTuple):
     # where in the table the only legal number of dims (of a tensor, `ndim_dtype`), sizes and
     # strides are; 0 for any array of at least `min_nbytes`
     shown: int
-
-
-class _LegalDtype(NamedTuple):
-    """A dtype that an array may have."""
-
-    # address of the object, and bytes of an element
-    dtype: int
-    itemsize: int
 
 
 class _CallCheck(NamedTuple):
@@ -106,17 +104,14 @@ class _CallCheck(NamedTuple):
 
 _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
 _TENSOR = fields_of(_TensorFields)
-_DTYPE, _CALL = fields_of(_LegalDtype), fields_of(_CallCheck)
+_CALL = fields_of(_CallCheck)
 # Byte offset of `_ArrayFields` in an array object.
 _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
 
-# Legal dtypes of an array: that of the descriptor, that of its bits, and uint8.
-_DTYPES = 3
-# The table of a call is a `_CallCheck`, for src and dst an `_ArrayCheck` with dtypes, then views.
-_DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
+# The table of a call is a `_CallCheck`, for src and dst an `_ArrayCheck` each, then views.
 _SRC_AT = nbytes_of(_CallCheck)
-_DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
-_VIEWS_AT = _DST_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
+_DST_AT = _SRC_AT + nbytes_of(_ArrayCheck)
+_VIEWS_AT = _DST_AT + nbytes_of(_ArrayCheck)
 # Fewer bytes of src and dst than this are moved in less time than other threads need to take the
 # GIL.
 _MIN_RELEASED = 16 << 10
@@ -137,7 +132,7 @@ def make_fast_call(
 
     Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
     if an object is not such an array, if the two may overlap, or if workers must be started. The
-    table must outlive it. Returns None if the layout of array objects is unknown.
+    table must outlive it. Returns None if there is no GIL to hold.
     """
     method = fast_call()
     if method is None:
@@ -166,12 +161,13 @@ def _call_table(
     words: list[int] = []
     listed: list[int] = []
     for check, view in zip(checks, views, strict=True):
-        dtypes = check.dtypes
+        own, bits, raw = check.dtypes
         cls: type = np.ndarray
         exporter, flags, shift, shown_at = 0, check.flags, 0, 0
         if view is not None:
             cls, exporter = view.kind, exporter_at(view.kind)
-            dtypes, flags, shift = (view.dtype,) * _DTYPES, check.write and _WRITABLE, view.shift
+            own = bits = raw = view.dtype
+            flags, shift = check.write and _WRITABLE, view.shift
             shown_at = _VIEWS_AT + WORD_NBYTES * len(listed)
             head, strides = len(view.shape), view.strides
             if exporter:
@@ -179,12 +175,9 @@ def _call_table(
                 head |= dlpack_dtype(view.dtype) << 32
                 strides = tuple(stride // view.dtype.itemsize for stride in strides)
             listed += [head, *view.shape, *strides]
-        assert len(dtypes) == _DTYPES  # noqa: S101 - compiled code reads this many
-        words += _ArrayCheck(
-            id(cls), exporter, flags, check.alignment, check.min_nbytes, shift, shown_at
-        )
-        for dtype in dtypes:
-            words += _LegalDtype(id(dtype), dtype.itemsize)
+        dtypes = id(own), id(bits), own.itemsize, id(raw)
+        least = check.alignment, check.min_nbytes
+        words += _ArrayCheck(id(cls), *dtypes, exporter, flags, *least, shift, shown_at)
     return np.array([*call, *words, *listed], np.int64)
 
 
@@ -270,10 +263,10 @@ def _fits(fields: int, check: int, table: int) -> bool:
         return False
     dtype = load_int(fields, _ARRAY.dtype)
     nbytes = 0
-    for k in range(_DTYPES):
-        legal = check + _DTYPES_AT + _DTYPE_NBYTES * k
-        if load_int(legal, _DTYPE.dtype) == dtype:
-            nbytes = load_int(legal, _DTYPE.itemsize)
+    if dtype == load_int(check, _CHECK.own) or dtype == load_int(check, _CHECK.bits):
+        nbytes = load_int(check, _CHECK.itemsize)
+    elif dtype == load_int(check, _CHECK.raw):
+        nbytes = 1
     ndim, dims = load_int(fields, _ARRAY.ndim) & INT_MASK, load_int(fields, _ARRAY.dims)
     shown = load_int(check, _CHECK.shown)
     if shown != 0:

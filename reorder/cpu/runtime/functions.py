@@ -50,7 +50,10 @@ try:
         BaseContext: ("call_internal", "compile_subroutine", "get_dummy_value"),
         BaseTypingContext: ("load_additional_registries",),
         CPUContext: ("init", "load_additional_registries"),
-        Flags: ("error_model", "no_compile", "no_cfunc_wrapper", "no_cpython_wrapper"),
+        Flags: (
+            *("error_model", "forceinline"),
+            *("no_compile", "no_cfunc_wrapper", "no_cpython_wrapper"),
+        ),
     }
     for _owner, _names in _MEMBERS.items():
         for _name in _names:
@@ -117,9 +120,10 @@ def _contexts() -> tuple[_Types, _Context]:
 
 
 def _flags() -> Any:
-    """Return how functions are compiled: with no wrapper, and with no exceptions."""
+    """Return how functions are compiled: as part of their callers, and with no exceptions."""
     flags = Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.forceinline = True
     # a division by 0 is not checked
     flags.error_model = "numpy"
     return flags
