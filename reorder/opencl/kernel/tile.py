@@ -210,7 +210,8 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     if is_small or not suits or not nest.is_plain or task.has_image:
         return ()
     nest = _by_stride(nest)
-    body = _staged(nest, _extents(task, nest), bits)
+    chains = _chains(task, nest)
+    body = None if chains is None else _staged(task, nest, chains)
     # no byte of local memory is shared
     if body is None or (bits[1] < BYTE_BITS and body.packed_rows == 1):
         return ()
@@ -250,14 +251,13 @@ def _by_stride(nest: Nest) -> Nest:
     return nest._replace(loops=tuple(loops))
 
 
-def _staged(
-    nest: Nest, chosen: tuple[tuple[Chain, Chain], list[int]] | None, bits: tuple[int, int]
-) -> Staged | None:
-    """Return a tile; None if runs are equal, or an index grows along both."""
-    if chosen is None or not _runs_differ(nest, *chosen[0], bits[1]):
-        return None
-    chains, extents = chosen
-    first, along = chains[1].run[0], chains[0].run
+def _staged(task: KernelTask, nest: Nest, chains: tuple[Chain, Chain]) -> Staged | None:
+    """Return a tile; None if an index grows along both runs."""
+    bits, (along, run) = task.bits, (chain.run for chain in chains)
+    # larger along the runs, then along other loops
+    order = along[-1], run[-1], *range(len(nest.loops))
+    extents = _grown(task, nest.loops, chains, order, _shape(task)[1])
+    first = run[0]
     if bits[1] < BYTE_BITS and first in along[1:]:
         # bytes of dst have elements of several rows
         along = along[: along.index(first)]
@@ -265,7 +265,7 @@ def _staged(
     if bits[0] > bits[1] and src.lanes < _MIN_LOADED:
         lanes = min(_MIN_LOADED, VECTOR * BYTE_BITS // bits[0])
         src = src._replace(lanes=lanes, parts=lanes // src.lanes, is_whole=False)
-    dst = runs_of(nest, 1, chains[1].run, extents, bits[1])
+    dst = runs_of(nest, 1, run, extents, bits[1])
     bounds = zip(src.spans, nest.bounds(0), strict=True)
     grow = (nest.loops[first].stride(k) for span, k in bounds if span)
     if first not in src.run and any(grow):
@@ -281,34 +281,47 @@ def _staged(
     return body
 
 
-def _extents(task: KernelTask, nest: Nest) -> tuple[tuple[Chain, Chain], list[int]] | None:
-    """Return the runs of src and dst, and the steps of loops in a tile; None if one is short."""
-    loops, (limits, most, least, _) = nest.loops, _shape(task)
+def _chains(task: KernelTask, nest: Nest) -> tuple[Chain, Chain] | None:
+    """Return the runs of src and dst in a tile; None if one is short, or if they are equal."""
+    loops, (limits, _, least, _) = nest.loops, _shape(task)
     src, dst = (chain_of(loops, k, limits[k], nest.bounds(k)) for k in (0, 1))
     if src is None or dst is None:
         return None
     run = _uniform_run(loops, src, task.varying)
     chains = Chain(run, src.extents[: len(run)]), dst
+    is_short = any(prod(chain.extents) < least for chain in chains)
+    return None if is_short or not _runs_differ(nest, *chains, task.bits[1]) else chains
+
+
+def _grown(
+    task: KernelTask,
+    loops: Sequence[Loop],
+    chains: Sequence[Chain],
+    order: Iterable[int],
+    most: int,
+) -> list[int]:
+    """Return the steps of each loop in a tile: those of some runs, then more up to `most` in all.
+
+    The first loop of the last run may have more steps than there are.
+    """
     extents = [1] * len(loops)
-    lower = {*run[:-1], *dst.run[:-1]}
+    limits = [loop.extent for loop in loops]
+    # a run goes on after exactly the steps of its lower loops
+    lower = {k for chain in chains for k in chain.run[:-1]}
     for chain in chains:
         for k, extent in zip(chain.run, chain.extents, strict=True):
-            # a run goes on after exactly the steps of its lower loops
-            extents[k] = max(extents[k], loops[k].extent if k in lower else extent)
-    if any(prod(extents[k] for k in chain.run) < least for chain in chains):
-        return None
-    # larger along the runs, then along other loops
-    for k in (run[-1], dst.run[-1], *range(len(loops))):
+            extents[k] = max(extents[k], limits[k] if k in lower else extent)
+    for k in order:
         if k in lower:
             continue
-        while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
+        while extents[k] < limits[k] and 2 * prod(extents) <= most:
             extents[k] *= 2
         # the next tile starts at a vector, and rows of a word are transposed together
         most_steps = _room(task) * extents[k] // prod(extents)
-        extents[k] = _evened(loops[k].extent, extents[k], VECTOR, most_steps)
-        if k != dst.run[0]:
-            extents[k] = min(extents[k], loops[k].extent)
-    return chains, extents
+        extents[k] = _evened(limits[k], extents[k], VECTOR, most_steps)
+        if k != chains[-1].run[0]:
+            extents[k] = min(extents[k], limits[k])
+    return extents
 
 
 def _runs_differ(nest: Nest, src: Chain, dst: Chain, bits: int) -> bool:
@@ -412,12 +425,12 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     rectangle = [chain for chain in edges if chain is not None]
     by_row = sorted((loop.strides[image][1], k) for k, loop in enumerate(loops))
     order = *(k for stride, k in by_row if stride), run.run[-1], *range(len(loops))
-    most = nbytes // (PIXEL_LANES * access.nbytes)
-    extents = _pixel_extents(loops, [run, *rectangle], order, most)
-    steps, is_last = [*extents, PIXEL_LANES], len(loops)
+    lanes = Chain((len(loops),), (PIXEL_LANES,))
+    steps = _grown(task, every, [run, *rectangle, lanes], order, nbytes // access.nbytes)
+    *extents, _ = steps
     side = runs_of(nest._replace(loops=every), 1 - image, run.run, steps, access.bits)
     first, rest = (
-        tuple(LANES if k == is_last else k for k in part) for part in (side.run, side.rest)
+        tuple(LANES if k == len(loops) else k for k in part) for part in (side.run, side.rest)
     )
     length = prod(steps[k] for k in side.run) * access.nbytes
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
@@ -451,26 +464,6 @@ def _edge(loops: list[Loop], image: int, coord: int, limit: int) -> Chain | None
     *lower, top = chain.extents
     divisor = gcd(top, loops[chain.run[-1]].extent)
     return chain._replace(extents=(*lower, divisor if divisor > 1 else top))
-
-
-def _pixel_extents(
-    loops: list[Loop], chains: list[Chain], order: Iterable[int], most: int
-) -> list[int]:
-    """Return the steps of each loop in a tile of at most `most` pixels, or in the smallest tile."""
-    extents = [1] * len(loops)
-    for chain in chains:
-        for k, extent in zip(chain.run, chain.extents, strict=True):
-            # not the lanes
-            if k < len(loops):
-                extents[k] = max(extents[k], min(extent, loops[k].extent))
-    whole = {k for chain in chains for k in chain.run[:-1]} | {len(loops)}
-    for k in order:
-        while k not in whole and extents[k] < loops[k].extent and 2 * prod(extents) <= most:
-            extents[k] = min(2 * extents[k], loops[k].extent)
-    top = chains[0].run[-1]
-    if top not in whole:
-        extents[top] = _evened(loops[top].extent, extents[top], VECTOR, 2 * extents[top])
-    return extents
 
 
 def _order(extents: list[int], rectangle: list[Chain]) -> tuple[Digit, ...]:
