@@ -411,20 +411,20 @@ def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> s
     )
 
 
-def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
-    """Return the coordinates of an operand at the indices of a work item."""
-    indices = indices_of(pattern)
-    if access.mode == Mode.IMAGE:
-        for c in access.coords:
-            yield f"const int {operand}{c} = (int)({offset_at(operand + c, indices)});"
-    elif access.mode != Mode.NONE:
-        indirect = (f"indirect{k}_{operand}" for k in range(pattern.indirect))
-        yield f"const index_t {operand}_offset = {offset_at(operand, indices, *indirect)};"
+def start_lines(pattern: Pattern, operand: str, access: Access, s: str = "") -> Iterator[str]:
+    """Return the coordinates of an operand at the indices of a work item, or of its step s."""
+    indirect = (f"indirect{k}_{operand}" for k in range(pattern.indirect))
+    for c in access.coords:
+        at, ctype = (
+            offset_at(operand + c, indices_of(pattern, s), *indirect),
+            "int" if c else "index_t",
+        )
+        yield f"const {ctype} {operand}{c}{s or '_offset'} = ({ctype})({at});"
 
 
-def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
-    """Return the loops of a pattern, from `first` on, with their indices."""
-    return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
+def indices_of(pattern: Pattern, s: str = "") -> list[tuple[int, str]]:
+    """Return the loops of a pattern with their indices, perhaps those of step s."""
+    return [(k, f"i{k}{s}") for k in range(len(pattern.loops))]
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:

@@ -174,7 +174,7 @@ class RowCopy(Body):
         """Return the body: each work item loads its vectors, then stores them."""
         yield from index_lines(pattern)
         for side in ("src", "dst"):
-            yield f"const index_t {side}_offset = {offset_at(side, indices_of(pattern, 1))};"
+            yield f"const index_t {side}_offset = {offset_at(side, indices_of(pattern)[1:])};"
         steps, count, bits = range(pattern.loops[0].steps), self.vector, self.bits
         for t in steps:
             item = f"(i0 + ({t} << p.shift0))" if t else "i0"

@@ -358,7 +358,7 @@ class Staged(Body):
         yield f"const int local{s} = {self.local.offset((k, Text(of)) for k, of in named) + lead};"
         for c in "xy" if side.is_image else ():
             terms = (f"{of} * {_stride(f'{name}_{c}', k)}" for k, of in named)
-            yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}', *terms])});"
+            yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}_offset', *terms])});"
         if side.is_image:
             yield f"const int r{s} = 0;"
             return " && ".join(inside) or "1", ""
