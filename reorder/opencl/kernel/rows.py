@@ -1,8 +1,9 @@
 """A family of kernels that copies rows which start anywhere, in vectors aligned in dst.
 
-Some loops are contiguous in dst, and become loop 0. Work items store 16 bytes each, which may hold
-the end of one row of src and the start of the next. Loads are aligned too, and then shifted.
-Vectors near the end of src are moved one by one, so that nothing beyond it is read. Parameters:
+Some loops are contiguous in dst, and become loop 0, in units: bytes, or elements of 4 bits. Work
+items store 16 bytes each, which may hold the end of one row of src and the start of the next. Loads
+are aligned too, and then shifted. Vectors near the end of src are moved unit by unit, so that
+nothing beyond it is read. Parameters:
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
@@ -41,25 +42,24 @@ from reorder.opencl.kernel.launch import (
     offset_at,
     offset_bound,
 )
-from reorder.opencl.kernel.placement import Loop, Nest, are_apart, chain_of, without
+from reorder.opencl.kernel.placement import Coords, Loop, Nest, are_apart, chain_of, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.opencl.kernel.launch import KernelTask, Launch
 
-# By the bits of an element: the shortest row that is copied this way, since tiles keep shorter rows
-# together; the shortest contiguous part of dst that pays, since elements of its ends are written
-# one by one; and a length that is enough. Wider elements move as fast one by one.
-_LENGTHS = {
-    4: (2 * VECTOR, 1 << 10, 1 << 14),
-    8: (VECTOR, 1 << 10, 1 << 14),
-    16: (65, 1 << 9, 1 << 13),
-}
+# The shortest row, in units, that is copied this way, by the bits of an element. Tiles keep
+# shorter rows together, and wider elements move as fast one by one.
+_LEAST_ROW = {4: 2 * VECTOR, 8: VECTOR, 16: 129}
+
+# A contiguous part of dst need not be longer than the first number of units. Below the second it
+# does not pay, since its ends are written unit by unit.
+_ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
 _MAX_GROUP = 1 << 24
-_MAX_LENGTH = MAX_INT - _MAX_GROUP
+_MAX_UNITS = MAX_INT - _MAX_GROUP
 
 # the most work items of a group, and the vectors of each
 _WORK_ITEMS, _STEPS = 128, 2
@@ -69,19 +69,25 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows; empty if elements are as fast."""
     nest, bits = task.nest, task.bits[1]
     moves_bits = task.conversion is None or task.conversion.is_move
-    if not moves_bits or task.has_image or not nest.is_plain or bits not in _LENGTHS:
+    if not moves_bits or task.has_image or not nest.is_plain or bits not in _LEAST_ROW:
         return ()
     is_small = nest.steps * bits < task.device.min_tiled * BYTE_BITS
     if is_small or any(loop.valid != loop.extent for loop in nest.moving):
         return ()
-    first, (shortest, least, enough) = nest.along(0), _LENGTHS[bits]
-    if first is None or first is not nest.along(1) or not shortest <= first.extent <= _MAX_LENGTH:
+    unit, first = min(bits, BYTE_BITS), nest.along(0)
+    length = 0 if first is None else first.extent * bits // unit
+    if first is not nest.along(1) or not _LEAST_ROW[bits] <= length <= _MAX_UNITS:
         return ()
-    every = [first, *without(nest.moving, (first,))]
-    for limit in (enough, _MAX_LENGTH):
+    row = Loop(length, length, ((1,), (1,)))
+    loops = [
+        loop._replace(strides=_in_units(loop.strides, bits // unit))
+        for loop in without(nest.moving, (first,))
+    ]
+    every = [row, *loops]
+    for limit in (_ENOUGH, _MAX_UNITS):
         chained = chain_of(every, 1, limit)
         chain = [] if chained is None else [every[k] for k in chained.run]
-        if prod(loop.extent for loop in chain) > _MAX_LENGTH:
+        if prod(loop.extent for loop in chain) > _MAX_UNITS:
             chain.pop()
         others, length = without(every, chain), prod(loop.extent for loop in chain)
         # no byte may have 4-bit elements of two runs
@@ -90,13 +96,19 @@ def try_lower(task: KernelTask) -> tuple[Launch, ...]:
             break
     else:
         return ()
-    if length < least:
+    if length < _LEAST:
         return ()
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer = sorted(others, key=lambda loop: abs(loop.stride(0)))
+    nest = nest._replace(starts=_in_units(nest.starts, bits // unit))
     # the loops of a row are one loop of the kernel
-    body, items = RowCopy(len(chain), bits), task.work_items(_WORK_ITEMS)
+    body, items = RowCopy(len(chain), unit), task.work_items(_WORK_ITEMS)
     return (_launch(nest, chain, nest.filled(outer, 2), body, items),)
+
+
+def _in_units(operands: tuple[Coords, ...], count: int) -> tuple[Coords, ...]:
+    """Return offsets or strides in units instead of elements."""
+    return tuple((offset * count,) for (offset,) in operands)
 
 
 def _launch(
@@ -105,7 +117,7 @@ def _launch(
     """Make the launch of loops that are contiguous in dst, and of those around them."""
     row, length = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
-    access = Access(Mode.ELEMENTS, body.bits)
+    access = Access(Mode.ELEMENTS, BYTE_BITS)
     pattern = Pattern(access, access, body, work_items)
     # one vector more if dst does not start at a vector
     count = body.vector
@@ -126,15 +138,18 @@ def _launch(
 
 @dataclass(frozen=True)
 class RowCopy(Body):
-    """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row."""
+    """A copy in vectors aligned in dst, where `depth` loops are contiguous; the first is a row.
+
+    Lengths and offsets are in units of this many bits.
+    """
 
     depth: int
-    bits: int
+    unit: int
 
     @property
     def vector(self) -> int:
-        """Elements of a vector."""
-        return VECTOR * BYTE_BITS // self.bits
+        """Units of a vector."""
+        return VECTOR * BYTE_BITS // self.unit
 
     def param_names(self) -> list[str]:
         """Return the parameters of the rows."""
@@ -144,20 +159,20 @@ class RowCopy(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the offset of a row."""
         yield from SHIFTS
-        bits, pair, ctype = self.bits, self.vector // 2, pattern.src.element
-        # elements `first` to `last` are wanted: a pair of words is loaded if it has one of them
-        yield f"uint4 load(__global const {ctype} *src, index_t from, int first, int last) {{"
+        unit, pair = self.unit, self.vector // 2
+        # units `first` to `last` are wanted: a pair of words is loaded if it has one of them
+        yield "uint4 load(__global const uchar *src, index_t from, int first, int last) {"
         yield f"    const index_t mask = ~(index_t){pair - 1};"
         yield "    const index_t low = (from + first) & mask, high = (from + last - 1) & mask;"
         yield f"    const index_t middle = clamp((from & mask) + {pair}, low, high);"
         for name in ("low", "middle", "high"):
-            address = address_of("src", name, bits)
+            address = address_of("src", name, unit)
             yield f"    const uint2 {name}_words = *(__global const uint2 *)({address});"
-        at = f"((uint)from & {pair - 1}) * {bits}"
+        at = f"((uint)from & {pair - 1}) * {unit}"
         yield f"    return shifted(low_words, middle_words, high_words, {at});"
         yield "}"
         yield "uint4 joined(uint4 a, uint4 b, int count)"
-        yield f"{{ return first_bits(a, count * {bits}) | (b ^ first_bits(b, count * {bits})); }}"
+        yield f"{{ return first_bits(a, count * {unit}) | (b ^ first_bits(b, count * {unit})); }}"
         yield "index_t row_offset(uint row, const params_t p) {"
         yield "    index_t offset = 0;"
         for k in range(1, self.depth):
@@ -175,7 +190,7 @@ class RowCopy(Body):
         yield from index_lines(pattern)
         for side in ("src", "dst"):
             yield f"const index_t {side}_offset = {offset_at(side, indices_of(pattern)[1:])};"
-        steps, count, bits = range(pattern.loops[0].steps), self.vector, self.bits
+        steps, count, unit = range(pattern.loops[0].steps), self.vector, self.unit
         for t in steps:
             item = f"(i0 + ({t} << p.shift0))" if t else "i0"
             yield f"const int at{t} = (int){item} * {count} - (int)(dst_offset & {count - 1});"
@@ -185,7 +200,7 @@ class RowCopy(Body):
             yield from (f"    {line}" for line in self._load_lines(t))
             yield "}"
         for t in steps:
-            to = address_of("dst", f"dst_offset + at{t}", bits)
+            to = address_of("dst", f"dst_offset + at{t}", unit)
             yield f"if (is_whole{t}) *(__global uint4 *)({to}) = v{t};"
             # the ends of what is contiguous in dst, and the end of src
             last = f"min({count}, (int)p.extent0 - at{t})"
@@ -193,13 +208,13 @@ class RowCopy(Body):
             yield f"    const uint row = {_row(f'at{t} + j')};"
             yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
             yield "    const index_t from = src_offset + row_offset(row, p) + column;"
-            yield f"    const uint value = {one_element('src', 'from', bits)};"
-            yield f"    {store_element('dst', f'dst_offset + at{t} + j', bits, 'value')}"
+            yield f"    const uint value = {one_element('src', 'from', unit)};"
+            yield f"    {store_element('dst', f'dst_offset + at{t} + j', unit, 'value')}"
             yield "}"
 
     def _load_lines(self, t: int) -> Iterator[str]:
         """Return the loads of a vector, from one row or two."""
-        count, inside = self.vector, f"+ {PAIRS_NBYTES * BYTE_BITS // self.bits} <= p.src_end"
+        count, inside = self.vector, f"+ {PAIRS_NBYTES * BYTE_BITS // self.unit} <= p.src_end"
         yield f"const uint row = {_row(f'at{t}')};"
         yield f"const int column = at{t} - (int)row * (int)p.length;"
         yield f"const int count = min({count}, (int)p.length - column);"
@@ -216,5 +231,5 @@ class RowCopy(Body):
 
 
 def _row(at: str) -> str:
-    """Return the row of an element: a product with the inverse of the length, rounded down."""
+    """Return the row of a byte: a product with the inverse of the length, rounded down."""
     return f"mul_hi((uint)({at}), (uint)p.inverse) >> p.row_shift"

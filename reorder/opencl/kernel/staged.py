@@ -155,9 +155,9 @@ class LocalLayout(NamedTuple):
         """Return how far the steps of some loops are from the start of the tile."""
         total: Index = 0
         for k, index in digits:
-            total = index * self.strides[k] + total
+            total = total + index * self.strides[k]
             if self.gap and k == self.gap_loop:
-                total = index // self.gap_steps * self.gap + total
+                total = total + index // self.gap_steps * self.gap
         return total
 
 
@@ -254,7 +254,7 @@ class Staged(Body):
         loops = [*((k, self.steps(k), 1) for k in lower), (top, 0, 1)]
         if not self.is_regular(side):
             return self.local.offset(_digits(first + lane, loops))
-        return self.local.offset([*_digits(first, loops), *_digits(lane, loops)])
+        return self.local.offset(_digits(first, loops)) + self.local.offset(_digits(lane, loops))
 
     def is_regular(self, side: Side) -> bool:
         """Whether the elements of all vectors of a side are at the same distances in a tile."""
@@ -307,6 +307,8 @@ class Staged(Body):
         alone = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if alone:
             yield f"const int is_data = {' && '.join(alone)};"
+        for name, side in (("src", self.src), ("dst", self.dst)):
+            yield f"const int {name}_run = {self._run_length(side)};"
         yield from self._loads(pattern, ["is_data"] if alone else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
         if self.dst.rows is not None:
@@ -315,7 +317,7 @@ class Staged(Body):
         yield from self._stores(pattern, 0, chunks)
         if k is not None:
             # the last tile of a row has its end, too
-            yield f"if (p.extent{k} - i{k} <= {self.steps(k)}) {{"
+            yield f"if (dst_run <= {self.steps(k)}) {{"
             yield from self._stores(pattern, chunks, self.dst.align // VECTOR)
             yield "}"
 
@@ -364,13 +366,13 @@ class Staged(Body):
             return " && ".join(inside) or "1", ""
         offset = (f"{of} * {_stride(name, k)}" for k, of in named)
         yield f"const index_t at{s} = {' + '.join([f'{name}_offset', *offset])};"
-        run = self._run_length(side)
+        run = f"{name}_run"
         for b, span in enumerate(side.spans):
             index = f"index{b}_"
             more = (f"{of} * {_stride(index, k)}" for k, of in named)
             yield f"const index_t {index}{s} = {offset_at(index, indices_of(pattern), *more)};"
             if span:
-                run = f"(int)min((index_t)({run}), (p.size{b} - {index}{s}) * {span})"
+                run = f"(int)min((index_t){run}, (p.size{b} - {index}{s}) * {span})"
             else:
                 inside = [*inside, f"{index}{s} < p.size{b}"]
         return " && ".join(inside) or "1", run
@@ -504,7 +506,7 @@ class Staged(Body):
         """Return what local memory has for vector n{s}, some units along its run and some bytes."""
         at = f"local{s} + {along}"
         at = at if self.units_per_word == WORD else f"(({at}) >> 1)"
-        return f"*(__local {ctype} *)((__local uchar *)tile + {at} + {nbytes})"
+        return f"*(__local {ctype} *)((__local uchar *)tile + ({at} + {nbytes}))"
 
     def _transposed(self, side: Side, s: int) -> Generator[str, None, list[str]]:
         """Return the values of each lane, of all rows that are transposed in registers."""
