@@ -159,6 +159,10 @@ MECHANISMS: dict[str, Mechanism] = {
         code=r"run |transposed ([2-4]x|\d+x[2-4];)",
     ),
     "colliding rows": Mechanism({"schedule.program:rows_collide": _returns(value=False)}),
+    # worth most above 48 MB
+    "streamed scratch": Mechanism(
+        {"schedule.tile_steps:StepWriter._starts_lines": _returns(value=False)}
+    ),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism({"schedule.batches:BatchBuilder.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(

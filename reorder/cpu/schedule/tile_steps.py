@@ -234,6 +234,16 @@ class StepWriter:
         is_long = self.builder.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return (is_long and not rows.shift) or (self.builder.exceeds and nbits >= LINE_BITS)
 
+    def _starts_lines(self) -> bool:
+        """Whether dst is written by non-temporal stores, and all tiles start a line of it."""
+        place = self.builder.place_of_tiles
+        if place is None or self.is_indirect or not self.builder.exceeds:
+            return False
+        line = LINE_BITS // DATA_TYPES[self.conversion.dst].bits
+        return not any(
+            start % line for start in (place + self.offsets[DST], *self.outer_strides[DST])
+        )
+
     def move(self, src: _Buffer, dst: _Buffer, *, pads: bool = False) -> _Buffer:
         """Move a tile; with `pads` zeros are written to its padding."""
         if src.is_packed or dst.is_packed:
@@ -253,7 +263,9 @@ class StepWriter:
         ranges, _ = partition_chunks(workloads, 1)
         # moves take offsets in bytes
         shift = (src.bits // BYTE_BITS).bit_length() - 1
-        code = Kernel(boxes[0].bits, parts=parts), program, ranges, len(ranges)
+        is_aligned = dst.base is Base.DST and self._starts_lines()
+        streams = is_aligned and all(box.fills_lines() for box in boxes)
+        code = Kernel(boxes[0].bits, streams, parts), program, ranges, len(ranges)
         self.steps.append(TileStep(*code, src.base, dst.base, shift=shift))
         return dst
 

@@ -139,6 +139,19 @@ def test_a_line_of_each_row_is_prefetched_before_the_next(types: tuple[str, str]
     assert [each for each in lines if each] == [[*right, 0]]
 
 
+@pytest.mark.parametrize(
+    ("dims", "place", "streams"),
+    [((2, 256, 32, 32), 0, True), ((2, 256, 32, 32), 16, True), ((2, 256, 25, 40), 0, False)],
+)
+def test_moves_out_of_scratch_stream_where_tiles_start_lines(
+    dims: tuple[int, ...], place: int, *, streams: bool
+) -> None:
+    src, dst = memory_desc(dims, "f32", "acdb"), memory_desc(dims, "s8", "abcd")
+    builder = BatchBuilder(plan_reorder(src, dst), 1, Machine(1, cache_nbytes=0), place)
+    moves = [code for code in tile_batches(builder)[0].program if isinstance(code, Kernel)]
+    assert any(kernel.streams for kernel in moves) is streams
+
+
 _GROUPS = Attr(src_scale=np.ones((512, 16)), src_scale_mask=3, src_scale_groups=(1, 32))
 _ROWS = Attr(dst_scale=np.linspace(1, 2, 512), dst_scale_mask=1)
 
