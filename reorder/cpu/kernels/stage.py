@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from enum import Enum
 from functools import partial, reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -330,20 +331,15 @@ class _Row:
 
     def _read_groups(self, codec: Codec, side: _Side, i: Value) -> Value:
         """Return the operands of groups for a vector starting at element i."""
-        lanes, parts = min(MIN_GROUP, codec.lanes), []
-        shift: Value = self.stage.table.shift
-
-        def operands_at(position: Value) -> Value:
-            group = shift.like(position).lshr(shift)
-            return pick(side.load(group, 1), [0] * lanes)
-
-        for start in range(0, codec.lanes, lanes):
-            values = operands_at(i + start)
-            if self.cuts_groups:
-                # groups start at multiples of `lanes`
-                mask = side.elements.lane_mask(-shift.like(i) & (lanes - 1), lanes)
-                values = where(mask, values, operands_at(i + (start + lanes - 1)))
-            parts.append(values)
+        shift, i = self.stage.table.shift, self.columns.like(i)
+        size = min(MIN_GROUP, codec.lanes)
+        # a part of a vector has the operand of one group, or of two if it starts within a group
+        starts = range(0, codec.lanes + size * self.cuts_groups, size)
+        parts = [pick(side.load((i + start).lshr(shift), 1), [0] * size) for start in starts]
+        if self.cuts_groups:
+            # groups change at multiples of `MIN_GROUP`
+            is_own = side.elements.lane_mask(MIN_GROUP - (i & (MIN_GROUP - 1)), size)
+            parts = [where(is_own, *pair) for pair in pairwise(parts)]
         return concatenate(parts).bitcast(codec.values(side.dtype))
 
 
