@@ -164,8 +164,8 @@ def _emit_groups(row: _Row) -> None:
     """Emit the operation on one row of whole groups: vectors that start lines would cut groups."""
     sizes, aligned = (row.sizes[0], MIN_GROUP), _aligned(row)
     run = partial(cover, (0, row.columns), sizes, row.run)
-    # the elements of several groups are in one line, or masks are slow
-    if aligned is None or MIN_GROUP * row.dst.elements.bits < LINE_BITS or not has_masks():
+    # the elements of several groups are in one line
+    if aligned is None or MIN_GROUP * row.dst.elements.bits < LINE_BITS:
         run(overlaps=False)
         return
     with either(first_vector(*aligned, sizes[0], row.columns) == 0) as (whole, cut):
