@@ -21,7 +21,7 @@ from reorder.cpu.runtime.jit import compiled_kernels, interpreter_at, whole_kern
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import stage_at, tile_interpreter_at
 from reorder.cpu.schedule.batches import BatchBuilder, needs_tiles
-from reorder.cpu.schedule.post_ops import operations_at
+from reorder.cpu.schedule.post_ops import operands_at, operations_at
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import tile_batches
 from reorder.cpu.schedule.tile_program import StageTypes
@@ -156,8 +156,8 @@ def _compile_places(types: StageTypes) -> None:
     """Compile a stage with all operations, also without non-temporal stores and prefetching."""
     streams, bits = {types.streams, False}, {types.prefetched_bits, 0}
     for operation in operations_at(types, this_machine().instructions):
-        for streamed, prefetched in product(streams, bits):
-            code = types._replace(operation=operation, streams=streamed)
+        for streamed, prefetched, operands in product(streams, bits, operands_at(operation)):
+            code = types._replace(operation=operation, streams=streamed, operands=operands)
             stage_at(code._replace(prefetched_bits=prefetched))
 
 

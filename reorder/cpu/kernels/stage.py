@@ -7,7 +7,6 @@ over the vectors of a row, and what happens to a vector, in this order.
 from __future__ import annotations
 
 import operator
-from enum import Enum
 from functools import partial, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
-from reorder.cpu.schedule.operands import MIN_GROUP
+from reorder.cpu.schedule.operands import MIN_GROUP, Operands
 from reorder.cpu.schedule.post_ops import MAKES_NAN, has_small_steps
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import (
@@ -57,15 +56,6 @@ _UNCHANGED = frozenset({Operation.CONVERT, Operation.ROUND_F16})
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
 _LEAST = 2.0**-70
-
-
-class _Operands(Enum):
-    """What operands a row has."""
-
-    # one for all elements, one for each, or one for each group
-    ONE = 0
-    EACH = 1
-    GROUPS = 2
 
 
 class _Stage(NamedTuple):
@@ -97,35 +87,20 @@ def emit_stage(call: InterpreterCall, types: StageTypes) -> None:
     # the tables of lines follow those of rows
     lines = first + size * len(starts)
     beta = Location(call.program + fields_of(StageTable).beta * WORD_NBYTES, 0)
-    stage = _Stage(types, table, starts, tables, beta, following, lines)
-    if types.operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
-        _emit_rows(stage, _Operands.ONE)
-        return
-    with either(table.period == 0) as (one, many):
-        with one:
-            _emit_rows(stage, _Operands.ONE)
-        with many:
-            if types.operation is Operation.ACCUMULATE:  # the operands are in dst
-                _emit_rows(stage, _Operands.EACH)
-                return
-            with either(table.shift == 0) as (ungrouped, grouped):
-                with ungrouped:
-                    _emit_rows(stage, _Operands.EACH)
-                with grouped:
-                    _emit_rows(stage, _Operands.GROUPS)
+    _emit_rows(_Stage(types, table, starts, tables, beta, following, lines))
 
 
-def _emit_rows(stage: _Stage, operands: _Operands) -> None:
+def _emit_rows(stage: _Stage) -> None:
     """Emit the operation on all rows."""
     columns, types = stage.table.columns, stage.types
 
     def over_rows(emit: Callable[[_Row], None]) -> None:
         with loop(0, stage.table.rows) as row:
-            emit(_Row(stage, operands, row))
+            emit(_Row(stage, row))
 
     if types.streams:
         over_rows(_emit_lines)
-    elif operands is _Operands.GROUPS:
+    elif types.operands is Operands.GROUPS:
         over_rows(_emit_groups)
     elif masks_elements(types.src, types.dst):
         # a separate loop for short rows: a common one would need more addresses than there are
@@ -235,10 +210,10 @@ class _Side(NamedTuple):
 class _Row:
     """An operation on the vectors of one row."""
 
-    def __init__(self, stage: _Stage, operands: _Operands, number: Value) -> None:
+    def __init__(self, stage: _Stage, number: Value) -> None:
         self.stage, self.number = stage, number
         operation = stage.types.operation
-        self.has_groups, single = operands is _Operands.GROUPS, operands is _Operands.ONE
+        single = stage.types.operands is Operands.ONE
         self.columns: Value = stage.table.columns
         # whether elements may be computed twice: not if dst has their operands
         self.may_repeat = operation is not Operation.ACCUMULATE
@@ -321,7 +296,7 @@ class _Row:
         vector = codec.values(side.dtype)
         if one is not None:
             return pick(one, [0] * codec.lanes)
-        if self.has_groups:
+        if self.stage.types.operands is Operands.GROUPS:
             return self._read_groups(codec, side, i)
         period, i = self.stage.table.period, self.columns.like(i)
         position = i - (i * self.stage.table.reciprocal).lshr(32) * period

@@ -17,6 +17,7 @@ from reorder.cpu.runtime.jit import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.pool import WORDS, lasting_words
 from reorder.cpu.runtime.worker import POOL
 from reorder.cpu.schedule.batches import Batch
+from reorder.cpu.schedule.operands import Operands
 from reorder.cpu.schedule.tile_program import (
     LOCKS_AT,
     SCRATCH_NBYTES,
@@ -49,6 +50,8 @@ def tile_interpreter_at() -> int:
 def stage_at(types: StageTypes) -> int:
     """Return the address of a stage."""
     key = [types.operation.name.lower(), types.src, types.dst, types.work]
+    if types.operands is not Operands.ONE:
+        key.append(f"an operand for {types.operands.name.lower()}")
     key += ["non-temporal stores"] * types.streams
     key += [f"{types.prefetched_bits}-bit elements prefetched"] * (types.prefetched_bits > 0)
     name = f"stage: {', '.join(key)}"

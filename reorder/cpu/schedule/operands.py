@@ -14,6 +14,7 @@ the first ones again behind them, so that a vector can be loaded from any positi
 """
 
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from itertools import dropwhile, takewhile
 from math import lcm, prod
 
@@ -42,6 +43,15 @@ MIN_GROUP, _MAX_GROUP = 16, 128
 _MAX_TABLE = 1 << 22
 
 
+class Operands(IntEnum):
+    """The operands of a row."""
+
+    # one for all elements, one for each, or one for each group
+    ONE = 0
+    EACH = 1
+    GROUPS = 2
+
+
 class TileRows(NamedTuple):
     """Rows of src, dst and an operand, and how an element finds its value of the operand."""
 
@@ -56,6 +66,13 @@ class TileRows(NamedTuple):
     # where the values of a block are, relative to the start of the tile; None: the operand is in
     # place
     block: Words | None = None
+
+    @property
+    def operands(self) -> Operands:
+        """Which operands a row has."""
+        if self.shift:
+            return Operands.GROUPS
+        return Operands.EACH if self.period else Operands.ONE
 
     @property
     def reciprocal(self) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Instructions
+from reorder.cpu.schedule.operands import Operands
 from reorder.cpu.schedule.tile_program import Operation, StageTypes
 from reorder.cpu.tables import Array
 from reorder.plan.plan import ReorderPlan
@@ -84,6 +85,14 @@ def operations_at(types: "StageTypes | Stage", instructions: Instructions) -> se
     if rounds_through_f16(dst) or dst == work:
         operations.add(Operation.ROUND_F16)
     return operations
+
+
+def operands_at(operation: Operation) -> list[Operands]:
+    """Return which operands rows may have in an operation."""
+    if operation in {Operation.CONVERT, Operation.ROUND_F16, Operation.CLAMP}:
+        return [Operands.ONE]
+    # the old dst has no groups
+    return [Operands.ONE, Operands.EACH, *[Operands.GROUPS] * (operation != Operation.ACCUMULATE)]
 
 
 # The operations on values, in the order in which they are computed, by what their operands are.

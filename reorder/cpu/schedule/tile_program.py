@@ -20,6 +20,7 @@ from typing import Any
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_NBYTES, SHARED_NBYTES
+from reorder.cpu.schedule.operands import Operands
 from reorder.cpu.schedule.program import LoopHead
 from reorder.plan.nodes import Node
 
@@ -132,7 +133,7 @@ class TileStep(NamedTuple):
 class StageTypes(NamedTuple):
     """What the code of a stage depends on: types, one of which is usually the working type.
 
-    A plan has few stages, so each is compiled for its operation alone.
+    A plan has few stages, so each is compiled for its operation and its operands alone.
     """
 
     src: str
@@ -145,6 +146,7 @@ class StageTypes(NamedTuple):
     streams: bool
     # bits of the elements of src, of which the tile that follows is prefetched; 0: none is
     prefetched_bits: int = 0
+    operands: Operands = Operands.ONE
 
 
 # src, dst, and the scale and the zero point of each.

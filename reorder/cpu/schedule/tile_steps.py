@@ -193,8 +193,8 @@ class StepWriter:
         lines = self._prefetched_lines(order)
         program = np.array([*head, *words, *lines], np.int64)
         bits = DATA_TYPES[self.conversion.src].bits if lines else 0
-        streams = self._streams(dst, rows)
-        code = StageTypes(src.dtype, dst.dtype, stage.work, operation, streams, bits)
+        how = self._streams(dst, rows), bits, rows.operands
+        code = StageTypes(src.dtype, dst.dtype, stage.work, operation, *how)
         self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, base, operand))
         return dst
 

@@ -11,7 +11,7 @@ from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.machine import Instructions, Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
-from reorder.cpu.schedule.operands import dense_strides, find_rows
+from reorder.cpu.schedule.operands import Operands, dense_strides, find_rows
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
 from reorder.cpu.schedule.tile_program import Operation, StageTable, StageTypes
@@ -93,6 +93,7 @@ def test_quotients_are_products_if_the_processor_has_an_fma(
     batch, *_ = tile_batches(BatchBuilder(plan_reorder(src, dst, _SCALE), 1, machine))
     stages = [code for code in batch.program if isinstance(code, StageTypes)]
     assert [code.operation.name for code in stages] == [operation]
+    assert [code.operands for code in stages] == [Operands.EACH]
 
 
 _LARGE = Machine(1, cache_nbytes=1 << 30, streamed_nbytes=0)
@@ -254,3 +255,4 @@ def test_a_row_has_several_groups_of_elements(
 ) -> None:
     rows = find_rows(_nodes(extents, operand), [(2, 1 << 20)])
     assert (rows.columns, rows.shift) == (columns, shift)
+    assert (rows.operands is Operands.GROUPS) is (shift > 0)
