@@ -145,7 +145,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "gathered operands": Mechanism({"schedule.tile_steps:find_rows": _in_place}),
     "operands that repeat": Mechanism({"schedule.operands:_OVERLAP": _value(1 << 22)}),
     "groups in a row": Mechanism({"schedule.operands:_MAX_GROUP": _value(0)}),
-    "quotients": Mechanism({"schedule.post_ops:_MAX_DIVISOR": _value(0)}),
+    "quotients": Mechanism({"schedule.post_ops:_MAX_DIVISOR": _value(1.0)}),
     "direct stages": Mechanism({"schedule.post_ops:_DIRECT": _value(())}),
     "rotated rows": Mechanism({"schedule.batches:rotate": _returns(())}),
     "joined runs": Mechanism({"schedule.batches:join_runs": _returns(())}),

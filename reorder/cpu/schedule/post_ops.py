@@ -235,7 +235,7 @@ def tables_of(
     """Return the operation of a stage, and its operands: `NARROW_QUOTIENT` has two tables."""
     operation, tables = stage.operation, [values]
     magnitudes = abs(values)
-    is_inside = (magnitudes <= _MAX_DIVISOR) & (magnitudes * _MAX_DIVISOR >= 1)
+    is_inside = (magnitudes <= _MAX_DIVISOR) & (magnitudes >= 1 / _MAX_DIVISOR)
     if operation is Operation.DIVIDE and stage.work == "f32" and is_inside.all():
         inverses, residues = inverse_parts(values)
         # zeros get the signs of the dividends

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reorder.cpu.schedule.post_ops import inverse_parts, rounding_bits
+from reorder.cpu.machine import Instructions
+from reorder.cpu.schedule.post_ops import Stage, inverse_parts, rounding_bits, tables_of
+from reorder.cpu.schedule.tile_program import Operation
 from reorder.values.formats import FORMATS
 
 
@@ -60,3 +62,26 @@ def test_products_are_on_the_right_side_of_numbers_of_few_bits(first: int) -> No
     starts = [first] if first else range(1 << 23, 1 << 24, count)
     for start in starts:
         assert all(_rounds_right(_significands(start, count), bits) for bits in _FEW_BITS)
+
+
+@pytest.mark.parametrize(
+    ("types", "divisors", "operation"),
+    [
+        (("f32", "s8"), [0.3, -3.0], Operation.NARROW_QUOTIENT),
+        (("f32", "bf16"), [0.3, -3.0], Operation.DIVIDE),
+        (("f32", "f32"), [0.3], Operation.DIVIDE),
+        # powers of two
+        (("f32", "f32"), [0.25, -8.0], Operation.MULTIPLY),
+        (("f32", "f32"), [0.25, 2.0**25], Operation.DIVIDE),
+        (("f64", "f64"), [1e305, 1e-305], Operation.DIVIDE),
+        # the nearest f32 is a power of two
+        (("f64", "f64"), [1 + 2.0**-40], Operation.DIVIDE),
+    ],
+)
+def test_divisions_become_products_where_results_are_equal(
+    types: tuple[str, str], divisors: list[float], operation: Operation
+) -> None:
+    work, dst = types
+    stage = Stage(work, dst, work, Operation.DIVIDE, "dst_scale")
+    found, _ = tables_of(stage, np.array(divisors), Instructions(fma=True))
+    assert found is operation
