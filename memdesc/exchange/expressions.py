@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, excerpt
-from memdesc.exchange.system import Impossible, Unclear, impossible, tag_of, unclear
+from memdesc.exchange.system import Impossible, Unclear, impossible, unclear
 from memdesc.int64 import INT64_MAX
 from memdesc.tags import FormatTag, tag_of_digits
 
@@ -121,15 +120,14 @@ def _integer(node: ast.expr) -> int | None:
     return value if type(value) is int else None
 
 
-def outputs_of(desc: MemoryDesc, names: Sequence[str]) -> list[str]:
+def outputs_of(tag: FormatTag, dims: tuple[int, ...], names: Sequence[str]) -> list[str]:
     """Return the expression of each physical index, outermost first."""
-    tag = tag_of(desc, "a map has no sizes")
     outputs = []
     for k, step, extent in tag.digits:
         axis = tag.axes[k]
         *terms, _ = (
             f"{names[dim]} * {factor} + "
-            for dim, factor in zip(axis, _factors(axis, desc.dims), strict=True)
+            for dim, factor in zip(axis, _factors(axis, dims), strict=True)
         )
         text = f"({''.join(terms)}{names[axis[-1]]})" if terms else names[axis[0]]
         text += f" // {step}" if step > 1 else ""

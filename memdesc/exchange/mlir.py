@@ -27,9 +27,9 @@ from memdesc.exchange.system import (
     impossible,
     integers,
     strides_of,
+    tag_of,
     unclear,
 )
-from memdesc.layout_names import dense_tag
 from memdesc.tags import FormatTag, tag_of_digits
 
 # the attributes of linalg.pack
@@ -67,10 +67,11 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     """Return a dense layout as attributes, as an operation and as a map."""
     names = [f"d{dim}" for dim in range(desc.ndims)]
-    outputs = ", ".join(outputs_of(desc, names))
+    tag = tag_of(desc, "a map has no sizes")
+    outputs = ", ".join(outputs_of(tag, desc.dims, names))
     outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
     affine_map = f"affine_map<({', '.join(names)}) -> ({outputs})>"
-    pack = _pack_of_tag(dense_tag(desc.layout), desc.dims)
+    pack = _pack_of_tag(tag, desc.dims)
     if pack is None:
         return (affine_map,)
     attributes = " ".join(f"{name} = {list(value)}" for name, value in pack.items())

@@ -17,9 +17,8 @@ from math import prod
 from memdesc.desc import MemoryDesc, desc_of, memory_desc
 from memdesc.errors import UnknownFormatError, excerpt
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, impossible, unclear
+from memdesc.exchange.system import Given, System, impossible, tag_of, unclear
 from memdesc.layout import layout_by_digits
-from memdesc.layout_names import dense_tag
 from memdesc.names.tvm import TVM_STRING, tag_of_string
 
 _TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
@@ -28,8 +27,9 @@ _MEMORY = ("m", "Axis.m", "T.Axis.m")
 
 
 def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
-    index_map = f"lambda {', '.join(letters)}: [{', '.join(outputs_of(desc, letters))}]"
-    tag = dense_tag(desc.layout)
+    tag = tag_of(desc, "a map has no sizes")
+    outputs = outputs_of(tag, desc.dims, letters)
+    index_map = f"lambda {', '.join(letters)}: [{', '.join(outputs)}]"
     blocks = [digit.axis for digit in tag.digits if digit.extent]
     if len(tag.axes) < desc.ndims or len(set(blocks)) < len(blocks):
         return (index_map,)
