@@ -222,26 +222,27 @@ def _emit_joined(rows: Rows) -> None:
         src, mask = piece(0)
         with loop(0, nbytes, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        if has_masks():
-            line.value = elements.zeros(LINE_NBYTES)
-            with loop(0, pieces) as k:
-                src, mask = piece(k)
-                lanes = mask.bitcast(ir.VectorType(ir.IntType(1), LINE_NBYTES))
-                line.value |= elements.load_masked(src + nbytes, lanes)
-        else:
-            other, _ = piece(pieces - 1)
-            line.value = _line_of_pair(elements, src + nbytes, other + nbytes, mask.ctpop())
-        elements.store_lines(line.value, dst + nbytes)
+        with when(rows.head.lines != 0):
+            if has_masks():
+                line.value = elements.zeros(LINE_NBYTES)
+                with loop(0, pieces) as k:
+                    src, mask = piece(k)
+                    lanes = mask.bitcast(ir.VectorType(ir.IntType(1), LINE_NBYTES))
+                    line.value |= elements.load_masked(src + nbytes, lanes)
+            else:
+                other, _ = piece(pieces - 1)
+                line.value = _line_of_pair(elements, src + nbytes, other + nbytes, mask.ctpop())
+            elements.store_lines(line.value, dst + nbytes)
 
 
 def _line_of_pair(elements: Elements, src: Location, other: Location, count: Value) -> Value:
     """Return a line of `count` bytes that end a row and the bytes that start another row."""
     space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
     pair, own = Location(space, count.like(0)), src + (count - LINE_NBYTES)
+    # a row that has the whole line may be the last one in src
     start = where(count < LINE_NBYTES, elements.address_of(other + count), elements.address_of(own))
-    elements.store_vector(elements.load_vector(own, LINE_NBYTES), pair)
-    following = elements.load_vector(Location(start, 0), LINE_NBYTES)
-    elements.store_vector(following, pair + LINE_NBYTES)
+    for k, at in enumerate((own, Location(start, 0))):
+        elements.store_vector(elements.load_vector(at, LINE_NBYTES), pair + k * LINE_NBYTES)
     return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
 
 

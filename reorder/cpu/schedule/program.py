@@ -80,16 +80,19 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
-    # whether runs are moved as whole lines: 0 or 1
+    # see `ScheduledBox`: 0 or 1
     lines: int
     # how many pieces each row is put together from, if it is: the tables are of `JoinedRow` then
     pieces: int
 
 
 class JoinedRow(NamedTuple):
-    """A row of joined runs, whose last line is put together; as many times `Piece` follow."""
+    """A row of joined runs: lines of the first run, and one of all pieces, which follow.
 
-    # where its first line starts in dst, and the bytes of the lines before the last one
+    It has the last line only if the box has `lines`.
+    """
+
+    # where the first line starts in dst, and the bytes of the lines before the last one
     dst: int
     nbytes: int
 

@@ -199,9 +199,12 @@ def _joined_boxes(
         row = Node(len(joined), len(joined), (NOWHERE, nbytes))
         line = Node(nbytes, nbytes, (1, 1))
         whole = Box((src, dst - place), (*around, row, line))
+        is_whole = all(row[3:] == (-1,) for row in joined)
+        if is_whole:
+            joined = [(at, size + LINE_NBYTES, *piece) for at, size, *piece in joined]
         if joined:
-            tables = Tables(joined=tuple(joined))
-            yield ScheduledBox(whole, BYTE_BITS, RUN, (row,), (line,), tables)
+            groups, tables = ((row,), (line,)), Tables(joined=tuple(joined))
+            yield ScheduledBox(whole, BYTE_BITS, RUN, *groups, tables, lines=not is_whole)
 
 
 def _joined_rows(

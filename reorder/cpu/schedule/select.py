@@ -96,7 +96,7 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # the offsets, if they do not follow from the loops
     tables: Tables = Tables()
-    # whether runs of bytes are moved as whole lines of dst, wherever they start
+    # whether runs of bytes do not start lines of dst, but are moved as whole lines
     lines: bool = False
     # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
