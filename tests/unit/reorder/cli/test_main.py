@@ -7,15 +7,19 @@ import re
 import select
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import reorder
 from reorder.cli import doctor, progress
 from reorder.cli.doctor import COMMAND
 from reorder.cli.main import GROUPS, NAMES, command_parser, flags_of, main, shell_parser
 from tests.unit.reorder.cli.shell import Shell
+
+_DOCS = Path(reorder.__file__).parents[1] / "docs"
 
 
 def test_the_command_alone_prints_its_help_in_groups(
@@ -35,6 +39,12 @@ def test_every_help_shows_an_example_of_the_command(capsys: pytest.CaptureFixtur
             main([command, "--help"])
         said = capsys.readouterr().out
         assert said.count(f"example: memdesc {command}") == ("--json" in said) == 1
+
+
+def test_every_command_is_on_the_pages() -> None:
+    overview = (_DOCS / "commands.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"^\| `memdesc ([a-z]+)", overview, re.MULTILINE)} == {*NAMES}
+    assert {page.stem for page in (_DOCS / "commands").glob("*.md")} == {*NAMES}
 
 
 def test_an_option_means_the_same_in_every_command() -> None:
