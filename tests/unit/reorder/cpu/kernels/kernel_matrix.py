@@ -13,6 +13,7 @@ import numpy as np
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
+from reorder.cpu.schedule.access import describe_access
 from reorder.cpu.schedule.select import MICRO_KERNELS, pack_for_kernels, select_kernel
 from tests.reorders import expect, move_guarded, random_bytes
 
@@ -38,6 +39,8 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     for box in plan.boxes:
         scheduled = select_kernel(*pack_for_kernels(box, src.dtype.bits))
         kernels.add(MICRO_KERNELS[scheduled.micro_kernel])
+        # a kernel without words for `memdesc explain` fails here
+        describe_access(plan, box)
     return kernels
 
 

@@ -1,6 +1,7 @@
 """Each micro-kernel, at each width of elements, at every remainder of its tiles."""
 
 import platform
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import product
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.assumed import PROCESSORS
 from reorder.cpu import compiled_kernels
+from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.reference import execute_reference
 from tests.processors import environment_of
 from tests.programs import run_python
@@ -59,6 +62,12 @@ def test_runs_of_every_length_are_copied(bits: int, size: str, half: int) -> Non
 @pytest.mark.parametrize("bits", DTYPES)
 def test_elements_that_have_no_neighbours_are_moved_one_by_one(bits: int) -> None:
     assert "strided" in strided(bits)
+
+
+def test_every_kernel_is_on_the_page_of_explain() -> None:
+    page = Path(reorder.__file__).parents[1] / "docs" / "commands" / "explain.md"
+    rows = re.findall(r"^\| ([a-z ]+) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {*MICRO_KERNELS.values()} <= {*rows}
 
 
 @pytest.mark.parametrize("size", _SIZES)
