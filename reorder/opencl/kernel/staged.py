@@ -89,8 +89,8 @@ class Side(NamedTuple):
     runs of dst follow each other: rows, whose length is a parameter. `spans` has, for each index of
     the nest that bounds it, the elements of a run after which it grows by one; 0 if it does not.
 
-    In an image vectors are the lanes of a pixel, and adjacent work items take adjacent pixels:
-    `order` has the loops instead of `rest`, innermost first. A loop may occur in it again.
+    In an image vectors are the lanes of a pixel, and whole. Adjacent work items take adjacent
+    pixels: `order` has the loops instead of `rest`, innermost first. A loop may occur in it again.
     """
 
     run: tuple[int, ...]
@@ -278,7 +278,7 @@ class Staged(Body):
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones, sizes."""
         rows = [] if self.dst.rows is None else ["row", "inverse"]
-        end = ["src_end"] if rows or not (self.src.is_whole or self.src.is_image) else []
+        end = ["src_end"] if rows or not self.src.is_whole else []
         joined = ["joined"] if self.joined else []
         sizes = (f"size{k}" for k, _ in enumerate(self.src.spans or self.dst.spans))
         return [*end, *rows, *joined, *sizes]
@@ -290,9 +290,9 @@ class Staged(Body):
             yield from _TRANSPOSED
         if src.is_shifted or dst.is_shifted or not (src.is_whole and dst.is_whole):
             yield from SHIFTS
-        if not src.is_image and not src.is_whole:
+        if not src.is_whole:
             yield from _load_function(src)
-        if not dst.is_image and not dst.is_whole:
+        if not dst.is_whole:
             yield from _store_function(dst)
         yield from super().functions(pattern)
 
@@ -301,14 +301,13 @@ class Staged(Body):
         yield f"__local uint4 vectors[{self.local_nbytes // VECTOR}];"
         yield "__local uint *tile = (__local uint *)vectors;"
         yield from index_lines(pattern)
-        for name in ("src", "dst"):
+        for name, side in (("src", self.src), ("dst", self.dst)):
             yield from start_lines(pattern, name, getattr(pattern, name))
+            yield f"const int {name}_run = {self._run_length(side)};"
         # src has data there; a tile starts inside of dst
         alone = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if alone:
             yield f"const int is_data = {' && '.join(alone)};"
-        for name, side in (("src", self.src), ("dst", self.dst)):
-            yield f"const int {name}_run = {self._run_length(side)};"
         yield from self._loads(pattern, ["is_data"] if alone else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
         if self.dst.rows is not None:

@@ -436,7 +436,8 @@ def try_lower_pixels(task: KernelTask) -> tuple[Launch, ...]:
     if length < _MIN_PIXEL_RUN or prod(extents) > _MAX_STEPS * work_items:
         return ()
     buffer = side._replace(run=first, rest=rest)
-    pixels = Side((LANES,), (), access.bits, PIXEL_LANES, order=_order(extents, rectangle))
+    order = _order(extents, rectangle)
+    pixels = Side((LANES,), (), access.bits, PIXEL_LANES, is_whole=True, order=order)
     src, dst = (buffer, pixels) if image else (pixels, buffer)
     tile = Staged(tuple(extents), src, dst)
     gap = max(buffer.nbytes, PIXEL_LANES * access.nbytes if first[0] == LANES else WORD)
