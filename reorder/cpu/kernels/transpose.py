@@ -3,8 +3,7 @@
 The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
 other side: where a column starts in dst, where a row starts in src. The groups are moved in the
 first of these ways that fits: interleaved, for groups of two to four elements; as tiles transposed
-in registers, of the first height that fits the rows, in the widest shape that fits the columns;
-element by element, for groups with fewer rows than the smallest tile.
+in registers, of the first height that fits the rows, in the widest shape that fits the columns.
 """
 
 from collections.abc import Iterator
@@ -46,9 +45,6 @@ from reorder.system import is_x86
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
-# The most columns of a sweep: two lines written and one prefetched for each column, plus the lines
-# of the rows, take half of the first-level cache.
-_SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
@@ -122,10 +118,9 @@ def emit_transposed(move: Transposition) -> None:
         with when(shorter <= MAX_INTERLEAVED):
             emit_interleaved(data, done)
     if Part.TILES in elements.parts:
-        for height in _tile_heights(elements.bits):
+        line = LINE_BITS // elements.bits
+        for height in (line >> k for k in range(line.bit_length())):
             _emit_tiles(data, height, done)
-        for at_step in data.each_step():
-            _emit_scalar(at_step)
     builder.branch(done)
     builder.position_at_end(done)
     first = maximum(move.first, move.head.valid_columns)
@@ -186,7 +181,8 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     # first column of the call, which is the first entry of its own table
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
-    step = _sweep_columns(elements, last_row)
+    # one block of rows needs no sweeps
+    step = where(last_row <= 0, _MAX_COLUMNS, _SWEEP_NBYTES * BYTE_BITS // elements.bits)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for at_step in move.each_step():
@@ -196,7 +192,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
         src = elements.rebased(at_step.src)
         origin = move.first
         if is_wide:
-            skipped = _skipped_columns(at_step._replace(src=src), shape, lane.width)
+            skipped = _skipped_columns(at_step._replace(src=src), shape)
             origin += where(skipped > 0, skipped - step, 0)
         with loop(origin, move.last, step) as begin:
             start = maximum(begin, move.first) if is_wide else begin
@@ -223,7 +219,7 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
                     _emit_tile(block, column, (row_table, table), lane, next_column)
 
 
-def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Value:
+def _skipped_columns(move: Transposition, shape: _TileShape) -> Value:
     """Return how many columns tiles of one lane move, so that wide ones start lines of src."""
     elements, table = move.elements, move.row_table
     size = elements.bits // BYTE_BITS
@@ -232,9 +228,6 @@ def _skipped_columns(move: Transposition, shape: _TileShape, lanes: int) -> Valu
     is_long = move.last - move.first >= _LEAST_WIDE_TILES * shape.width
     # rows that are not a multiple of a line apart gain nothing
     starts = is_long & ((table[1] & (LINE_NBYTES - 1)) == 0)
-    if elements.streams:
-        # tiles that overlap would write lines of dst twice
-        starts &= (skipped & (lanes - 1)) == 0
     return where(starts, skipped, 0)
 
 
@@ -271,14 +264,6 @@ def _emit_tile(
     _prefetch_columns(move, move.dst, table, shape)
 
 
-def _sweep_columns(elements: Elements, last_row: Value) -> Value:
-    """Return how many columns a sweep takes, by the row at which its last tile starts."""
-    count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
-    columns = count if elements.streams else min(count, _SWEEP_COLUMNS)
-    # one block of rows needs no sweeps
-    return where(last_row <= 0, _MAX_COLUMNS, columns)
-
-
 def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: _TileShape) -> None:
     """Prefetch the lines of dst that the next tile of the same columns writes first."""
     elements = move.elements
@@ -309,19 +294,6 @@ def _prefetch_rows(
         start = elements.address_of(src + ahead)
         for k in range(count):
             prefetch_to_read(start + table[first + k])
-
-
-def _emit_scalar(move: Transposition) -> None:
-    """Move element by element."""
-    elements, head = move.elements, move.head
-    with loop(move.first, move.last) as column:
-        valid = where(column < head.valid_columns, head.valid_rows, 0)
-        target = move.column(column)
-        with loop(0, valid) as row:
-            element = elements.load(move.row(row) + column)
-            elements.store(element, target + row)
-        with loop(valid, head.rows) as row:
-            elements.store(elements.zero, target + row)
 
 
 # Upper bound of the columns of a call, and length of the row of zeros. Tiling cuts loop groups to
@@ -580,17 +552,6 @@ def _emit_permuted(move: Transposition) -> None:
 # One tile transposed in registers: each row is loaded as one vector, up to a cache line. Vectors
 # are interleaved within their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes
 # are exchanged, and each column is stored as one vector.
-
-# Number of heights: from a cache line down to a sixteenth of it.
-_HEIGHTS = 5
-# Columns with fewer bits than this are stored element by element, without tiles.
-_MIN_COLUMN_BITS = 32
-
-
-def _tile_heights(bits: int) -> tuple[int, ...]:
-    """Return how many rows tiles may have, most first: from a cache line down to 32 bits."""
-    line, least = LINE_BITS // bits, max(2, _MIN_COLUMN_BITS // bits)
-    return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k)
 
 
 def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
