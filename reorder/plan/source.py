@@ -186,9 +186,7 @@ def _indirect_terms(
         else:
             nest.append((index, axis.padded))
         lets += dims_of_axis(axis, index, dims, LETTERS)
-        size = 1
-        for dim in axis.dims:
-            size *= sizes[dim]
+        size = prod(sizes[dim] for dim in axis.dims)
         if axis.padded > size:
             valid.append(f"{index} < {size}")
         terms[1] += digit_terms(index, blocks)

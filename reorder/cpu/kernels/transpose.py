@@ -108,7 +108,7 @@ def emit_transposed(move: Transposition) -> None:
     elements, rows, stop = move.elements, move.head.rows, move.last
     builder = elements.builder
     data = move._replace(last=minimum(stop, move.head.valid_columns))
-    done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
+    done = builder.append_basic_block("moved")
     if Part.PERMUTED in elements.parts:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
@@ -127,15 +127,11 @@ def emit_transposed(move: Transposition) -> None:
     with when(first < stop):
         # contiguous columns are cleared at once
         run = maximum(move.head.column_run, 1)
-        is_run = run >= stop
         step = where((first % run | stop % run) == 0, run, 1)
-        step = where(is_run, stop - first, step)
+        step = where(run >= stop, stop - first, step)
         for at_step in move.each_step():
             with loop(first, stop, step) as column:
-                target = at_step.column(column)
-                emit_clear(elements, target, step * rows)
-    builder.branch(cleared)
-    builder.position_at_end(cleared)
+                emit_clear(elements, at_step.column(column), step * rows)
 
 
 def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
