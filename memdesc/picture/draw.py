@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -158,37 +159,34 @@ def draw_fields(head: list[str], fields: Sequence[Any], sizes: dict[str, int]) -
     memories = {}
     for tensor, nbytes in sizes.items():
         rows, columns = range(min(-(-nbytes // _LENGTH), _LINES)), range(_LENGTH)
-        shown = min(nbytes, len(rows) * _LENGTH)
-        here = [(k, x, _indices(x, shown)) for k, x in enumerate(fields) if x.tensor == tensor]
+        held = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
+        at = partial(_byte, _elements(held, min(nbytes, len(rows) * _LENGTH)))
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
-        at = partial(_byte, here)
         if nbytes:
             memories[caption] = lines_table(at, BYTE_BITS, nbytes, [*rows], [*columns])
     return draw_memories(head, memories, {"field"})
 
 
-def _indices(field: Any, nbytes: int) -> list[tuple[int, ...] | None]:
-    """Return the index of each element of a field in the first bytes, or None."""
-    offsets = np.arange(-(-nbytes * BYTE_BITS // field.bits))
-    indices, exists = indices_at(field.layout, offsets)
-    every = zip(*(index.tolist() for index in indices), strict=True)
-    return [index if is_held else None for index, is_held in zip(every, exists, strict=True)]
+# first bit in a byte, number and field, index
+_Element = tuple[int, int, Any, tuple[int, ...]]
 
 
-def _byte(fields: list[tuple[int, Any, list[tuple[int, ...] | None]]], byte: int) -> Cell:
-    """Return the cell of a byte, with its elements in the order of their bits."""
-    # first bit, number and field, index
-    elements = sorted(
-        (
-            (offset * field.bits % BYTE_BITS, number, field, index)
-            for number, field, indices in fields
-            for offset in range(
-                byte * BYTE_BITS // field.bits, -(-(byte + 1) * BYTE_BITS // field.bits)
-            )
-            if (index := indices[offset]) is not None
-        ),
-        key=lambda element: element[0],
-    )
+def _elements(fields: list[tuple[int, Any]], nbytes: int) -> list[list[_Element]]:
+    """Return the elements in each of the first bytes, in the order of their bits."""
+    held: list[list[_Element]] = [[] for _ in range(nbytes)]
+    for number, field in fields:
+        offsets = np.arange(-(-nbytes * BYTE_BITS // field.bits))
+        indices, exists = indices_at(field.layout, offsets)
+        for offset in offsets[exists].tolist():
+            first, index = offset * field.bits, tuple(int(i[offset]) for i in indices)
+            for elements in held[first // BYTE_BITS : -(-(first + field.bits) // BYTE_BITS)]:
+                elements.append((first % BYTE_BITS, number, field, index))
+    return [sorted(elements, key=itemgetter(0)) for elements in held]
+
+
+def _byte(held: list[list[_Element]], byte: int) -> Cell:
+    """Return the cell of a byte."""
+    elements = held[byte]
     hover = [f"byte {byte}"]
     texts, beyond = [], []
     for first, _, field, index in elements:
