@@ -85,10 +85,10 @@ def bind(scheme: Scheme, stored: Mapping[str, Stored], said: Mapping[str, Any]) 
     records: dict[str, RecordDesc] = {}
     tried: dict[str, None] = {}
     # flags that no name shows, because the tensors have the same names either way
-    hidden = {name for name, value in scheme.defaults.items() if isinstance(value, bool)}
+    flags = {name for name, value in scheme.defaults.items() if isinstance(value, bool)}
     others: dict[str, None] = {}
-    for letters, flags in product(scheme.forms, _choices(scheme, hidden - checked.keys())):
-        search = _Search(scheme, letters, stored, checked | flags, tried)
+    for letters, set_flags in product(scheme.forms, _choices(scheme, flags - checked.keys())):
+        search = _Search(scheme, letters, stored, checked | set_flags, tried)
         try:
             for made in search.records():
                 records[repr(made)] = made
