@@ -298,8 +298,10 @@ class _Row:
             return pick(one, [0] * codec.lanes)
         if self.stage.types.operands is Operands.GROUPS:
             return self._read_groups(codec, side, i)
-        period, i = self.stage.table.period, self.columns.like(i)
-        position = i - (i * self.stage.table.reciprocal).lshr(32) * period
+        table, i = self.stage.table, self.columns.like(i)
+        # the old dst does not repeat
+        is_old = self.stage.types.operation is Operation.ACCUMULATE
+        position = i if is_old else i - (i * table.reciprocal).lshr(32) * table.period
         values = side.load(position, codec.lanes, mask).bitcast(vector)
         # ones outside the row, so that nothing is divided by zero
         return values if mask is None else where(mask, values, 1.0)
