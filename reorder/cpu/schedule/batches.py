@@ -137,7 +137,8 @@ class BatchBuilder:
         # tiles of whole lines if there are any, otherwise tiles for the caches
         boxes = permuted_boxes(box, bits, self.machine.instructions)
         if not boxes and (self.streams or self.fills_lines):
-            boxes = join_runs(box, bits, self.machine.instructions, streams=self.streams)
+            instructions = self.machine.instructions
+            boxes = join_runs(box, bits, instructions, streams=self.streams, exceeds=self.exceeds)
         if not boxes and (self.streams or self.fills_lines):
             boxes = rotate(box, bits, streams=self.streams)
             is_rotated = boxes and self.place and "rotated rows" not in self.kernels

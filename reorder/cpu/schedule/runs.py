@@ -102,13 +102,14 @@ def slices_of(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterato
 
 
 def join_runs(
-    box: Box, bits: int, instructions: Instructions, *, streams: bool
+    box: Box, bits: int, instructions: Instructions, *, streams: bool, exceeds: bool
 ) -> tuple[ScheduledBox, ...]:
     """Schedule runs that follow each other in dst as whole lines; empty for other boxes.
 
-    The model: in the caches, a line that is put together costs more than stores that cross lines,
-    so runs have two lines or more there; beyond them they have half a line or more. Without masked
-    loads, it costs more still.
+    The model: in the caches, a line that is put together costs more than a store that crosses
+    lines, so runs have two lines or more; those of many lines have few such stores. Non-temporal
+    stores take runs of a line, and those of data that `exceeds` all caches half a line and zeros.
+    Without masked loads, putting lines together costs more still.
     """
     scheduled = select_kernel(box, bits)
     if scheduled.micro_kernel != RUN or not box.nodes or not (streams or instructions.masks):
@@ -117,11 +118,12 @@ def join_runs(
     *others, run = box.nodes
     head, size, is_full = -box.offsets[1] % LINE_NBYTES, run.extent, run.valid == run.extent
     chain = [others[k] for k in contiguous_loops(others, 1, size)]
-    masks = instructions.masks
-    least = LINE_NBYTES // (2 if masks else 1) if streams else 2 * LINE_NBYTES
+    takes_parts = exceeds and instructions.masks
+    least = LINE_NBYTES // 2 if takes_parts else LINE_NBYTES if streams else 2 * LINE_NBYTES
     joins = (
         size >= least
-        and (is_full or (masks and 0 < run.valid < size <= LINE_NBYTES))
+        and (streams or size < MANY_LINES * LINE_NBYTES)
+        and (is_full or (takes_parts and 0 < run.valid < size <= LINE_NBYTES))
         and not (scheduled.fills_lines() and not (is_full and streams))
         and size * size_of(chain) >= MANY_LINES * LINE_NBYTES
         and all(node.valid == node.extent for node in others)

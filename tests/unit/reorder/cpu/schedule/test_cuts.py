@@ -231,7 +231,7 @@ _THREE_OF_A_LINE = Box((5, 1), (*_nodes((100, 3, 16)), Node(16, 3, (1, 1))))
 )
 def test_runs_that_follow_each_other_are_moved_as_whole_lines(box: Box, streams: bool) -> None:
     box = scaled(box, 4)
-    tiles = join_runs(box, 32, _NEWEST.instructions, streams=streams)
+    tiles = join_runs(box, 32, _NEWEST.instructions, streams=streams, exceeds=streams)
     found = [write for tile in tiles for write in _writes(tile, 4)]
     whole = ScheduledBox(box, 32, RUN, box.nodes[-2::-1], box.nodes[-1:]).as_bytes()
     assert sorted(found) == sorted(_writes(whole, 4))
@@ -372,18 +372,20 @@ def test_what_gains_nothing_is_not_rotated(case: str, place: int, rotates: set[s
 @pytest.mark.parametrize(
     ("case", "place", "joins"),
     [
-        ("f32 abcd acbd 16x12x20x64", 4, {"streams", "caches"}),
-        ("bf16 abcd acbd 2x197x12x64", 4, {"streams", "caches"}),
-        ("s8 abcd acbd 2x198x12x128", 9, {"streams", "caches"}),
-        # rows of three lines and a part of one, wherever they start; pieces of a long run
-        ("f32 abcd acbd 16x12x20x59", 4, {"streams", "caches"}),
-        ("f32 abcd acbd 16x12x20x59", 0, {"streams", "caches"}),
-        ("f32 abcd abcd 1x1x1x20000", 4, {"streams", "caches"}),
-        # whole lines; a line and half a line; zeros after the data in each line
-        ("f32 abcd acbd 16x12x20x64", 0, {"streams"}),
-        ("s8 abcd acbd 2x198x12x64", 9, {"streams"}),
-        ("bf16 abcd acbd 2x198x12x16", 4, {"streams"}),
-        ("f32 acdb aBcd16b 2x3x30x40", 4, {"streams"}),
+        ("f32 abcd acbd 16x12x20x64", 4, {"beyond", "streams", "caches"}),
+        ("bf16 abcd acbd 2x197x12x64", 4, {"beyond", "streams", "caches"}),
+        ("s8 abcd acbd 2x198x12x128", 9, {"beyond", "streams", "caches"}),
+        # rows of three lines and a part of one, wherever they start
+        ("f32 abcd acbd 16x12x20x59", 4, {"beyond", "streams", "caches"}),
+        ("f32 abcd acbd 16x12x20x59", 0, {"beyond", "streams", "caches"}),
+        # whole lines; many lines; a line; pieces of a long run
+        ("f32 abcd acbd 16x12x20x64", 0, {"beyond", "streams"}),
+        ("f32 abcd acbd 16x12x20x128", 4, {"beyond", "streams"}),
+        ("s8 abcd acbd 2x198x12x64", 9, {"beyond", "streams"}),
+        ("f32 abcd abcd 1x1x1x20000", 4, {"beyond", "streams"}),
+        # half a line; zeros after the data in each line
+        ("bf16 abcd acbd 2x198x12x16", 4, {"beyond"}),
+        ("f32 acdb aBcd16b 2x3x30x40", 4, {"beyond"}),
         # these start lines; too few follow each other; shorter; zeros after the data of two lines
         ("f32 acdb aBcd16b 2x3x30x40", 0, set()),
         ("f32 abcd bacd 3x2x1x16", 4, set()),
@@ -395,20 +397,20 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
     case: str, place: int, joins: set[str]
 ) -> None:
     box, bits = _box(case, place)
-    choices = {"streams": True, "caches": False}
+    choices = {"beyond": (True, True), "streams": (True, False), "caches": (False, False)}
 
     def joined(instructions: Instructions) -> set[str]:
         return {
             name
-            for name, streams in choices.items()
-            if join_runs(box, bits, instructions, streams=streams)
+            for name, (streams, exceeds) in choices.items()
+            if join_runs(box, bits, instructions, streams=streams, exceeds=exceeds)
         }
 
     assert joined(_NEWEST.instructions) == joins
     # without masked loads, full runs of a line or more beyond the caches
     run = box.nodes[-1]
     has_lines = run.extent * bits >= LINE_BITS and run.valid == run.extent
-    assert joined(Instructions()) == (joins & {"streams"} if has_lines else set())
+    assert joined(Instructions()) == (joins - {"caches"} if has_lines else set())
 
 
 @pytest.mark.parametrize(
