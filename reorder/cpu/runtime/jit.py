@@ -125,9 +125,8 @@ def interpreter_at(kernel: MoveKernel) -> int:
     """
     whole = whole_kernel(kernel)
     chosen = whole if _is_on_disk(_name_of(whole)) else kernel
-    return compiled_interpreter(
-        _name_of(chosen), "reorder.cpu.kernels.boxes:emit_boxes", chosen, moves=True
-    )
+    emits = "reorder.cpu.kernels.boxes:emit_boxes"
+    return compiled_interpreter(_name_of(chosen), emits, chosen, moves=True)
 
 
 def whole_kernel(kernel: MoveKernel) -> MoveKernel:
