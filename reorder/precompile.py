@@ -87,7 +87,7 @@ def compile_kernels(
     --------
     >>> made = reorder.precompile.compile_kernels(dtypes=[], records=[])
     >>> names = [kernel["kernel"] for kernel in made]
-    >>> "interpreter of 4-bit elements, runs, transposed" in names
+    >>> "interpreter of 4-bit elements, runs" in names
     True
     """
     names = [*DATA_TYPES]

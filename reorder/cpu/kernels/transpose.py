@@ -45,6 +45,9 @@ from reorder.system import is_x86
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
+# The most columns of a sweep: two lines written and one prefetched for each column, plus the lines
+# of the rows, take half of the first-level cache.
+_SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
@@ -178,7 +181,8 @@ def _emit_sweeps(move: Transposition, shape: _TileShape) -> None:
     narrow_table = edge.columns - move.first * WORD_NBYTES
     last_row = move.head.rows - height
     # one block of rows needs no sweeps
-    step = where(last_row <= 0, _MAX_COLUMNS, _SWEEP_NBYTES * BYTE_BITS // elements.bits)
+    sweep = min(_SWEEP_NBYTES * BYTE_BITS // elements.bits, _SWEEP_COLUMNS)
+    step = where(last_row <= 0, _MAX_COLUMNS, sweep)
     # most calls have whole tiles only
     has_edges = is_narrow | (move.head.valid_rows < move.head.rows)
     for at_step in move.each_step():

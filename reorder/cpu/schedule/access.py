@@ -33,8 +33,10 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
         scheduled = select_kernel(scaled(box, width_of(bits)), bits)
         sizes = plan.src.dtype.bits, bits
     else:
-        scheduled = select_kernel(*pack_for_kernels(box, bits))
-        sizes = scheduled.bits, scheduled.bits
+        packed, size = pack_for_kernels(box, bits)
+        # 4-bit elements are transposed as bytes
+        scheduled = select_kernel(packed, max(size, BYTE_BITS))
+        sizes = size, size
     box = scheduled.box
     around = (*scheduled.rows, *reversed(scheduled.outer))
     runs = []

@@ -66,7 +66,8 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     names = {kernel["kernel"] for kernel in made}
     for bits, streams in product((4, 8, 16, 32, 64), (False, True)):
         kernel = whole_kernel(Kernel(bits, streams))
-        assert {Part.RUNS, Part.TILES} <= {*kernel.parts}
+        # 4-bit elements are not transposed
+        assert {Part.RUNS, *([Part.TILES] if bits > 4 else [])} <= {*kernel.parts}
         assert (f"interpreter of {kernel}" in names) == (bits > 4 or not streams)
     assert {"thread pool: job", "thread pool: worker", "thread pool: region"} <= names
     assert [done for done, _ in steps] == [*range(len(steps))]
