@@ -246,6 +246,8 @@ class Direct(Body):
             yield from indirect_lines(pattern, k)
         if reads and pattern.conversion is not None:
             yield from shared_lines(pattern.conversion, pattern.conversion.scalars, 0)
+        for operand, access in pattern.operands:
+            yield from start_lines(pattern, operand, access)
         steps = list(enumerate(product(*(range(loop.steps) for loop in pattern.loops))))
         for s, step in steps:
             yield from self._place(pattern, s, step)
@@ -255,9 +257,8 @@ class Direct(Body):
                 yield f"if (is_data_{s}) {{"
                 yield from self._load(pattern, s)
                 yield "}"
-        for s, _ in steps:
-            loops = (k for k, loop in enumerate(pattern.loops) if loop.steps > 1)
-            inside = [*(f"i{k}_{s} < p.extent{k}" for k in loops), *self._parity(s)]
+        for s, step in steps:
+            inside = self._inside(pattern, s, step)
             yield f"if ({' && '.join(inside)}) {{" if inside else "{"
             prefix = f"x{s}"
             if reads and pattern.conversion is not None and not pattern.conversion.is_move:
@@ -270,20 +271,38 @@ class Direct(Body):
             yield "}"
 
     def _place(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> Iterator[str]:
-        """Return the indices of step s, where it is in each operand, and whether it holds data."""
-        for k, count in enumerate(step):
-            length = f" * {self.length}" if self.length > 1 and not k else ""
-            moved = f" + ({count} << p.shift{k}){length}" if count else ""
-            yield f"const index_t i{k}_{s} = i{k}{moved};"
+        """Return where step s is in each operand, and whether it holds data."""
+        moved = {k: self._moved(k, step) for k, count in enumerate(step) if count}
         for operand, access in pattern.operands:
-            yield from start_lines(pattern, operand, access, f"_{s}")
+            for c in access.coords:
+                terms = [f"{operand}{c or '_offset'}"]
+                terms += [f"{index} * p.{operand}{c}{k}" for k, index in moved.items()]
+                ctype = "int" if c else "index_t"
+                yield f"const {ctype} {operand}{c}_{s} = ({ctype})({' + '.join(terms)});"
+        if self.length > 1:
+            yield f"const index_t first_{s} = {self._index(0, step)};"
         if pattern.src.mode != Mode.NONE:
-            data = [f"i{k}_{s} < p.valid{k}" for k in range(len(step))]
+            data = [f"{self._index(k, step)} < p.valid{k}" for k in range(len(step))]
             data += [f"is_data{k}" for k in range(pattern.indirect)]
-            yield f"const int is_data_{s} = {' && '.join([*data, *self._parity(s)])};"
+            data += self._parity(s)
+            yield f"const int is_data_{s} = {' && '.join(data)};"
+
+    def _moved(self, k: int, step: tuple[int, ...]) -> str:
+        """Return how far the index of a loop is from that of the first step."""
+        length = f" * {self.length}" if self.length > 1 and not k else ""
+        return f"({step[k]} << p.shift{k}){length}"
+
+    def _index(self, k: int, step: tuple[int, ...]) -> str:
+        """Return the index of a loop in a step."""
+        return f"i{k} + {self._moved(k, step)}" if step[k] else f"i{k}"
 
     def _parity(self, s: int) -> list[str]:
         return [f"(dst_{s} & 1) == p.parity"] if self.is_nibble else []
+
+    def _inside(self, pattern: Pattern, s: int, step: tuple[int, ...]) -> list[str]:
+        """Return the conditions, not known to hold already, under which a step is written."""
+        loops = (k for k, loop in enumerate(pattern.loops) if loop.steps > 1)
+        return [f"{self._index(k, step)} < p.extent{k}" for k in loops] + self._parity(s)
 
     def _count(self, pattern: Pattern) -> int:
         """Return the elements that a work item moves in each step."""
@@ -337,7 +356,7 @@ class Direct(Body):
         for k in self._lanes(pattern):
             at = partial(self._at, s=s, lane=k)
             done = conversion.converted(f"x{s}_{k}", at, shared, f"old_{k}")
-            guard = "" if self.is_whole or not k else f"if (i0_{s} + {k} < p.valid0) "
+            guard = "" if self.is_whole or not k else f"if (first_{s} + {k} < p.valid0) "
             yield f"{guard}y_{k} = {done};"
 
     def _store(self, pattern: Pattern, prefix: str, s: int) -> Iterator[str]:
@@ -364,11 +383,11 @@ class Direct(Body):
             yield from words
             return
         if is_vector:
-            yield f"if (i0_{s} + {self.length} <= p.{limit}0) {{"
+            yield f"if (first_{s} + {self.length} <= p.{limit}0) {{"
             yield from words
             yield "} else {"
         for k, statement in elements.items():
-            guard = f"if (i0_{s} + {k} < p.{limit}0) " if k and not self.is_whole else ""
+            guard = f"if (first_{s} + {k} < p.{limit}0) " if k and not self.is_whole else ""
             yield f"{guard}{statement}"
         if is_vector:
             yield "}"

@@ -121,9 +121,10 @@ class Text:
     """The text of an index that is not negative; operators make that of their result."""
 
     text: str
+    divisor: int = 1
 
     def __str__(self) -> str:
-        return self.text
+        return f"(int)((uint)({self.text}) / {self.divisor}u)" if self.divisor > 1 else self.text
 
     def __add__(self, other: int | Text) -> Text:
         return Text(f"{self} + {other}") if other else self
@@ -134,10 +135,10 @@ class Text:
         return Text(f"({self}) * {factor}") if factor != 1 else self
 
     def __floordiv__(self, count: int) -> Text:
-        return Text(f"(int)((uint)({self}) / {count}u)") if count != 1 else self
+        return Text(self.text, self.divisor * count)
 
     def __mod__(self, count: int) -> Text:
-        return Text(f"(int)((uint)({self}) % {count}u)")
+        return Text(f"(int)((uint)({self.text}) / {self.divisor}u % {count}u)")
 
 
 class LoopShape(NamedTuple):
@@ -411,20 +412,18 @@ def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> s
     )
 
 
-def start_lines(pattern: Pattern, operand: str, access: Access, s: str = "") -> Iterator[str]:
-    """Return the coordinates of an operand at the indices of a work item, or of its step s."""
+def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
+    """Return the coordinates of an operand at the indices of a work item."""
     indirect = (f"indirect{k}_{operand}" for k in range(pattern.indirect))
     for c in access.coords:
-        at, ctype = (
-            offset_at(operand + c, indices_of(pattern, s), *indirect),
-            "int" if c else "index_t",
-        )
-        yield f"const {ctype} {operand}{c}{s or '_offset'} = ({ctype})({at});"
+        at = offset_at(operand + c, indices_of(pattern), *indirect)
+        ctype = "int" if c else "index_t"
+        yield f"const {ctype} {operand}{c or '_offset'} = ({ctype})({at});"
 
 
-def indices_of(pattern: Pattern, s: str = "") -> list[tuple[int, str]]:
-    """Return the loops of a pattern with their indices, perhaps those of step s."""
-    return [(k, f"i{k}{s}") for k in range(len(pattern.loops))]
+def indices_of(pattern: Pattern) -> list[tuple[int, str]]:
+    """Return the loops of a pattern with their indices."""
+    return [(k, f"i{k}") for k in range(len(pattern.loops))]
 
 
 def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:

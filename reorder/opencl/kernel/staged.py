@@ -46,6 +46,7 @@ from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
     Text,
+    floor_log2,
     index_lines,
     indices_of,
     offset_at,
@@ -301,18 +302,24 @@ class Staged(Body):
         yield f"__local uint4 vectors[{self.local_nbytes // VECTOR}];"
         yield "__local uint *tile = (__local uint *)vectors;"
         yield from index_lines(pattern)
-        for name, side in (("src", self.src), ("dst", self.dst)):
+        for name in ("src", "dst"):
             yield from start_lines(pattern, name, getattr(pattern, name))
-            yield f"const int {name}_run = {self._run_length(side)};"
         # src has data there; a tile starts inside of dst
         alone = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if alone:
             yield f"const int is_data = {' && '.join(alone)};"
+        for name, side in (("src", self.src), ("dst", self.dst)):
+            yield f"const int {name}_run = {self._run_length(side)};"
+        chunks, k = self.chunks(self.dst), self.skewed
+        if k is not None:
+            # which rows of src hold data, and where rows of dst start
+            yield f"const int top = -(int)min(i{k}, (index_t){self.before(k)});"
+            yield f"const int bottom = (int)min(p.valid{k} - i{k}, (index_t){self.steps(k)});"
+            yield f"const int start = -(int)min(i{k}, (index_t){self.steps(k)});"
         yield from self._loads(pattern, ["is_data"] if alone else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
         if self.dst.rows is not None:
             yield from self._heads(pattern, self.dst.rows)
-        chunks, k = self.chunks(self.dst), self.skewed
         yield from self._stores(pattern, 0, chunks)
         if k is not None:
             # the last tile of a row has its end, too
@@ -335,8 +342,9 @@ class Staged(Body):
         """Return the conditions that a step of a loop holds data, or is inside."""
         if side is self.dst:
             return [f"i{loop} + {step} < p.extent{loop}"]
-        first = [f"i{loop} + {step} >= 0"] if loop == self.skewed else []
-        return [*first, f"i{loop} + {step} < p.valid{loop}"]
+        if loop == self.skewed:
+            return [f"{step} >= top && {step} < bottom"]
+        return [f"i{loop} + {step} < p.valid{loop}"]
 
     def _places(
         self, pattern: Pattern, side: Side, s: int, chunks: int, inside: list[str]
@@ -355,16 +363,16 @@ class Staged(Body):
             # rows that are transposed together are tested one by one
             if k != LANES and (self.packed_rows == 1 or k != self.dst.run[0]):
                 inside = [*inside, *self._within(side, k, _digit(k, s))]
-        lead = self.lead * self.units_per_word // WORD
-        yield f"const int local{s} = {self.local.offset((k, Text(of)) for k, of in named) + lead};"
+        local = self.local.offset((k, Text(of)) for k, of in named)
         for c in "xy" if side.is_image else ():
             terms = (f"{of} * {_stride(f'{name}_{c}', k)}" for k, of in named)
-            yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}_offset', *terms])});"
+            yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}', *terms])});"
         if side.is_image:
-            yield f"const int r{s} = 0;"
+            yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({local + self.lead});"
             return " && ".join(inside) or "1", ""
         offset = (f"{of} * {_stride(name, k)}" for k, of in named)
         yield f"const index_t at{s} = {' + '.join([f'{name}_offset', *offset])};"
+        yield f"const int local{s} = {local};"
         run = f"{name}_run"
         for b, span in enumerate(side.spans):
             index = f"index{b}_"
@@ -389,8 +397,9 @@ class Staged(Body):
         for s, start in enumerate(starts):
             yield f"const uint n{s} = {start};"
             is_full = total % (pattern.work_items * len(starts)) == 0
-            guards = conditions if is_full else [f"n{s} < {total}u", *conditions]
+            guards = [] if is_full else [f"n{s} < {total}u"]
             inside, run = yield from self._places(pattern, side, s, chunks, guards)
+            inside = " && ".join([*([] if inside == "1" else [inside]), *conditions]) or "1"
             if side.is_image:
                 ctype, read = pattern.src.pixel_type, pattern.src.read("src", f"x{s}", f"y{s}")
                 yield f"{ctype} v{s} = ({ctype})(0);"
@@ -493,7 +502,8 @@ class Staged(Body):
         at = self.along(side, Text(f"r{s}"))
         if self._takes_vectors(side):
             return [self._tile(vector_type(side.nbytes), s, at)]
-        return [self._tile("uint", s, at, WORD * k) for k in range(side.nbytes // WORD)]
+        word = ">> 2" if side is self.src else f"/ {self.units_per_word}"
+        return [f"tile[((local{s} + {at}) {word}) + {k}]" for k in range(side.nbytes // WORD)]
 
     def _takes_vectors(self, side: Side) -> bool:
         """Whether vectors of a side are aligned in local memory that has its order."""
@@ -501,11 +511,9 @@ class Staged(Body):
         is_aligned = not any(of % side.nbytes for of in (*strides, self.local.gap, self.lead))
         return is_aligned and side.bits >= BYTE_BITS
 
-    def _tile(self, ctype: str, s: int, along: Index, nbytes: int = 0) -> str:
-        """Return what local memory has for vector n{s}, some units along its run and some bytes."""
-        at = f"local{s} + {along}"
-        at = at if self.units_per_word == WORD else f"(({at}) >> 1)"
-        return f"*(__local {ctype} *)((__local uchar *)tile + ({at} + {nbytes}))"
+    def _tile(self, ctype: str, s: int, along: Index) -> str:
+        """Return what local memory has for vector n{s}, some bytes along its run."""
+        return f"*(__local {ctype} *)((__local uchar *)tile + (local{s} + {along}))"
 
     def _transposed(self, side: Side, s: int) -> Generator[str, None, list[str]]:
         """Return the values of each lane, of all rows that are transposed in registers."""
@@ -525,18 +533,22 @@ class Staged(Body):
     def _scatter(self, s: int, values: list[str], *, is_half: bool = False) -> Iterator[str]:
         """Return the stores of values, one of each lane of a vector of src, to the tile."""
         side, units = self.src, self.packed_rows * self.element
+        lead = self.lead * self.units_per_word // WORD
         length = prod(map(self.steps, side.run))
         ctype = integer_type(units * WORD // self.units_per_word)
         for j, value in enumerate(values):
             guard = f"if (r{s} + {j} < {length}) " if length % side.lanes else ""
-            at = self.along(side, Text(f"r{s}"), j)
-            put = f"{self._tile(ctype, s, at)} = ({ctype})({value});"
+            lane = self.local.strides[LANES] * j
+            at = Text(f"local{s}") + self.along(side, Text(f"r{s}"), j) + lead
+            put = f"((__local {ctype} *)tile)[({at}) >> {floor_log2(units)}] = ({ctype})({value});"
             if is_half:
-                put = f"vstore_half_rte({value}, 0, &{self._tile('half', s, at)});"
+                put = f"vstore_half_rte({value}, 0, (__local half *)(pixel{s} + {lane}));"
+            elif side.is_image:
+                put = f"*(__local {ctype} *)(pixel{s} + {lane}) = ({ctype})({value});"
             elif ctype == integer_type(2 * WORD):
                 # at any word
                 words = enumerate((f"(uint){value}", f"{value} >> {WORD_BITS}"))
-                put = " ".join(f"{self._tile('uint', s, at, WORD * k)} = {w};" for k, w in words)
+                put = " ".join(f"tile[(({at}) >> 2) + {k}] = {word};" for k, word in words)
             yield f"{guard}{{ {put} }}"
 
     def _convert(self, pattern: Pattern, conversion: KernelFormula, s: int) -> Iterator[str]:
@@ -610,17 +622,16 @@ class Staged(Body):
         if side.bits < BYTE_BITS:
             before = f"({before} * 2 + (int)(at0 & 1))"
         yield f"const int r0 = {place} - {before};"
-        # rows of skewed tiles may start in the tile before
-        k = self.skewed
-        start = "" if k is None else f" - (int)min(i{k}, (index_t){self.steps(k)})"
-        yield f"const int low = max(-r0{start}, 0), high = min({run} - r0, {side.lanes});"
-        yield f"if (low < high && {inside}) {{" if inside != "1" else "if (low < high) {"
+        start = "-r0" if self.skewed is None else "start - r0"
+        yield f"const int low = max({start}, 0), high = min({run} - r0, {side.lanes});"
+        yield f"if (low < high) if ({inside}) {{"
         local, column = Text("local0"), "r0"
         if side.rows is not None:
             yield "const int row = (int)mul_hi((uint)max(r0, 0), (uint)p.inverse);"
             yield "const int column = r0 - row * (int)p.row;"
             local, column = local + self.local.offset([(side.rows, Text("row"))]), "column"
-        at = f"({local} + {column} * {self.element}) * {WORD_BITS // self.units_per_word}"
+        local = local + Text(f"{column} * {self.element}")
+        at = f"({local}) * {WORD_BITS // self.units_per_word} + {self.lead * BYTE_BITS}"
         place = ""
         if self.joined:
             digits = (k for k, _, _ in self.rest(side) if k in self.joined)
@@ -657,12 +668,12 @@ class Staged(Body):
         """Return the statement that writes pixel n0, from local memory."""
         conversion, side = pattern.conversion, self.dst
         assert conversion is not None  # noqa: S101 - for the type checker: an image has one
-        places = [self.along(side, Text("r0"), lane) for lane in range(side.lanes)]
+        places = [f"pixel0 + {self.local.strides[LANES] * lane}" for lane in range(side.lanes)]
         if conversion.moves_halves:
-            lanes = (f"vload_half(0, &{self._tile('const half', 0, at)})" for at in places)
+            lanes = (f"vload_half(0, (__local const half *)({at}))" for at in places)
             pixel = f"({pattern.dst.pixel_type})({', '.join(lanes)})"
         else:
-            lanes = (f"(uint){self._tile(pattern.src.element, 0, at)}" for at in places)
+            lanes = (f"(uint)*(__local const {pattern.src.element} *)({at})" for at in places)
             codes = list(map(conversion.converted, lanes))
             pixel = pattern.dst.pixel_of_codes(codes, conversion.dst)
         return pattern.dst.write("dst", "x0", "y0", pixel)
