@@ -1,12 +1,13 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-Runs that the schedule marks are copied as whole lines of dst. The length of any other run decides
-how it is copied, by the first of these ways that fits:
+Joined runs are lines of dst that are put together from pieces of src. The length of any other run
+decides how it is copied, by the first of these ways that fits:
 
 * exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less
   than 16 bytes, and runs of 97 to 191 bytes;
 * a few vectors and a tail that overlaps the last one (`_PARTS`);
+* non-temporal stores of lines, where the kernel streams;
 * a loop over vectors.
 """
 
@@ -112,10 +113,9 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data, rest = rows.split()
     if elements.bits == BYTE_BITS:
-        for condition, emit in ((run.pieces > 0, _emit_joined), (run.lines != 0, _emit_lines)):
-            with when(condition):
-                emit(rows)
-                builder.branch(done)
+        with when(run.pieces > 0):
+            _emit_joined(rows)
+            builder.branch(done)
     other = builder.append_basic_block("other")
     by_length = builder.switch(run.extent, other)
     for lanes in (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES):
@@ -147,6 +147,14 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
                 with when(run.valid <= _longest(part)):
                     _emit_parts(data, part)
                     builder.branch(moved)
+    if elements.streams:
+        # runs that are not parts of a line fill lines
+        lanes = LINE_BITS // elements.bits
+        with when((run.extent >= lanes) & (run.valid == run.extent)):
+            for src, dst, _ in data.rebased().loop():
+                with loop(0, run.extent, lanes) as i:
+                    elements.store_lines(elements.load_vector(src + i, lanes), dst + i)
+            builder.branch(moved)
     _emit_any(rows)
     builder.branch(done)
     builder.position_at_end(moved)
@@ -189,21 +197,6 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
         elements.store_vector(elements.zeros(lanes), dst)
 
 
-def _emit_lines(rows: Rows) -> None:
-    """Move rows of at least a line of bytes, the lines at both ends of each in part."""
-    elements, head = rows.elements, rows.head
-    for src, dst, _ in rows.rebased().loop():
-        address = elements.address_of(dst)
-        begin, rest = -address & (LINE_NBYTES - 1), (address + head.extent) & (LINE_NBYTES - 1)
-        stop = head.extent - rest
-        with loop(begin, stop, LINE_NBYTES) as i:
-            elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        with when(begin > 0):
-            _copy_part(elements, src, dst, begin)
-        with when(rest > 0):
-            _copy_part(elements, src + stop, dst + stop, rest)
-
-
 def _emit_joined(rows: Rows) -> None:
     """Move rows of `JoinedRow`: lines of src, and a line that is put together from pieces."""
     elements, pieces = rows.elements, rows.head.pieces
@@ -222,7 +215,7 @@ def _emit_joined(rows: Rows) -> None:
         src, mask = piece(0)
         with loop(0, nbytes, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        with when(rows.head.lines != 0):
+        with when(rows.head.joins != 0):
             if has_masks():
                 line.value = elements.zeros(LINE_NBYTES)
                 with loop(0, pieces) as k:
@@ -244,15 +237,6 @@ def _line_of_pair(elements: Elements, src: Location, other: Location, count: Val
     for k, at in enumerate((own, Location(start, 0))):
         elements.store_vector(elements.load_vector(at, LINE_NBYTES), pair + k * LINE_NBYTES)
     return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
-
-
-def _copy_part(elements: Elements, src: Location, dst: Location, count: Value) -> None:
-    """Copy fewer bytes than a line."""
-    if has_masks():
-        mask = elements.lane_mask(count, LINE_NBYTES)
-        elements.store_masked(elements.load_masked(src, mask), dst, mask)
-    else:
-        _copy(elements, src, dst, count)
 
 
 def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:

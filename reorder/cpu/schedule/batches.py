@@ -115,14 +115,11 @@ class BatchBuilder:
                 continue
             parts = self._schedule(box)
             can_stream = self.streams and parts[0].bits >= BYTE_BITS
-            streams = [can_stream and part.writes_lines() for part in parts]
+            streams = [can_stream and part.fills_lines() for part in parts]
             for part, is_whole in zip(parts, streams, strict=True):
                 # the ends of lines are written together with the lines
                 is_streamed = is_whole or (any(streams) and part.writes_parts())
-                is_long = is_whole and part.is_long_run()
-                scheduled = part.as_bytes(lines=True) if is_long else part
-                kernel = Kernel(scheduled.bits, is_streamed)
-                by_kernel.setdefault(kernel, []).append(scheduled)
+                by_kernel.setdefault(Kernel(part.bits, is_streamed), []).append(part)
         batches = [self._batch(boxes, kernel) for kernel, boxes in by_kernel.items()]
         return batches + [self.move_indirect(box) for box in others]
 

@@ -81,7 +81,7 @@ class RowsHead(NamedTuple):
     # the largest offset in src, from the first row, of a row that holds data
     src_span: int
     # see `ScheduledBox`: 0 or 1
-    lines: int
+    joins: int
     # how many pieces each row is put together from, if it is: the tables are of `JoinedRow` then
     pieces: int
 
@@ -89,7 +89,7 @@ class RowsHead(NamedTuple):
 class JoinedRow(NamedTuple):
     """A row of joined runs: lines of the first run, and one of all pieces, which follow.
 
-    It has the last line only if the box has `lines`.
+    It has the last line only if the box `joins`.
     """
 
     # where the first line starts in dst, and the bytes of the lines before the last one
@@ -211,7 +211,7 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
         src_stride=run.strides[0],
         dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
-        lines=int(scheduled.lines),
+        joins=int(scheduled.joins),
         pieces=len(scheduled.tables.joined[0]) // 2 - 1 if scheduled.tables.joined else 0,
     )
     return [*head, *dst_table, *src_table]

@@ -16,6 +16,7 @@ The offsets of boxes in dst count from the start of a line here.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from math import gcd
 
 from memdesc.dtypes import BYTE_BITS
@@ -129,11 +130,15 @@ def join_runs(
         and all(node.valid == node.extent for node in others)
         and not any(node.strides[1] % LINE_NBYTES for node in others if node not in chain)
     )
-    if joins and size > 2 * RUN_NBYTES:
-        parts = *slices_of(box, (run,), 0, head), *slices_of(box, (run,), head, size)
-        return tile_boxes(parts, BYTE_BITS)
-    if not joins or not chain:
+    if not joins:
         return ()
+    if size > 2 * RUN_NBYTES or not chain:
+        pieces: list[Box] = []
+        for part in _even_parts(box, run):
+            head = -part.offsets[1] % LINE_NBYTES
+            cuts = 0, head, size - (size - head) % LINE_NBYTES, size
+            pieces += (piece for cut in pairwise(cuts) for piece in slices_of(part, (run,), *cut))
+        return tile_boxes(tuple(pieces), BYTE_BITS)
     counts = range(1, len(chain))
     count = next((k for k in counts if size_of(chain[:k]) >= _RUNS), len(chain))
     *inner, outermost = chain[:count]
@@ -165,6 +170,23 @@ def join_runs(
     return (*done, *(select_kernel(part, BYTE_BITS) for part in parts))
 
 
+def _even_parts(box: Box, kept: Node) -> Iterator[Box]:
+    """Yield parts of a box in which all steps start at the same place within a line of dst.
+
+    The steps of the loop `kept` may start anywhere.
+    """
+    uneven = (node for node in box.nodes if node != kept and node.strides[1] % LINE_NBYTES)
+    if (loop := next(uneven, None)) is None:
+        yield box
+        return
+    for k in (0, 1):
+        # every other step
+        count = (loop.extent + 1 - k) // 2
+        part = Node(count, count, tuple(2 * stride for stride in loop.strides))
+        nodes = (*[part] * (count > 1), *(node for node in box.nodes if node != loop))
+        yield from _even_parts(Box(moved(box.offsets, loop, k), nodes), kept)
+
+
 def _joined_boxes(
     box: Box, run: Node, starts: list[int], after: list[int]
 ) -> Iterator[ScheduledBox]:
@@ -172,22 +194,19 @@ def _joined_boxes(
 
     They start at some places in src, and go on in dst with the runs that start at others.
     """
-    one_step = Node(1, 1, (0, 0))
-    *outer, inner = sorted(box.nodes, key=lambda node: -abs(node.strides[0])) or [one_step]
-    uneven = next((node for node in outer if node.strides[1] % LINE_NBYTES), None)
-    if uneven:
-        # every other step, until all start at the same place within a line
-        for k in (0, 1):
-            count = (uneven.extent + 1 - k) // 2
-            loop = Node(count, count, tuple(2 * stride for stride in uneven.strides))
-            nodes = [node for node in box.nodes if node != uneven] + [loop] * (count > 1)
-            part = Box(moved(box.offsets, uneven, k), tuple(nodes))
-            yield from _joined_boxes(part, run, starts, after)
-        return
+
+    def stride(node: Node) -> int:
+        return abs(node.strides[0])
+
+    inner = min(box.nodes, key=stride, default=Node(1, 1, (0, 0)))
     size = min(run.extent, LINE_NBYTES)
     period = LINE_NBYTES // gcd(LINE_NBYTES, inner.strides[1])
     steps = -(-_ROWS * LINE_NBYTES // (len(starts) * size * period)) * period
-    for part in parts_of(box._replace(nodes=(*outer, inner)), inner, steps):
+    parts: list[Box] = []
+    for even in _even_parts(box, inner):
+        outer = sorted((node for node in even.nodes if node != inner), key=stride, reverse=True)
+        parts += parts_of(even._replace(nodes=(*outer, inner)), inner, steps)
+    for part in parts:
         *around, within = part.nodes
         (src, dst), place = part.offsets, part.offsets[1] % LINE_NBYTES
         offsets = [moved((0, place), within, k) for k in range(within.extent)]
@@ -206,7 +225,7 @@ def _joined_boxes(
             joined = [(at, size + LINE_NBYTES, *piece) for at, size, *piece in joined]
         if joined:
             groups, tables = ((row,), (line,)), Tables(joined=tuple(joined))
-            yield ScheduledBox(whole, BYTE_BITS, RUN, *groups, tables, lines=not is_whole)
+            yield ScheduledBox(whole, BYTE_BITS, RUN, *groups, tables, joins=not is_whole)
 
 
 def _joined_rows(

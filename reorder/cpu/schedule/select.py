@@ -40,8 +40,6 @@ _LANE_BITS = 128
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
-# Runs of whole lines up to this length are moved as one vector each.
-MAX_VECTOR_BITS = 4 * LINE_BITS
 # Beside this many lines, those written in part at both ends cost little.
 MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
@@ -96,8 +94,8 @@ class ScheduledBox(NamedTuple):
     columns: tuple[Node, ...]
     # the offsets, if they do not follow from the loops
     tables: Tables = Tables()
-    # whether runs of bytes do not start lines of dst, but are moved as whole lines
-    lines: bool = False
+    # whether rows of joined runs end in a line that is put together
+    joins: bool = False
     # for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
 
@@ -168,27 +166,12 @@ class ScheduledBox(NamedTuple):
         inner = self.rows if self.is_transposed else self.columns
         return self.micro_kernel != STRIDED and self._starts_lines(inner)
 
-    def is_long_run(self) -> bool:
-        """Whether it copies runs whose ends, where these do not fill lines, cost little."""
-        nbits = self.columns[0].extent * self.bits
-        return (
-            self.micro_kernel == RUN
-            and not any(self.tables)
-            and all(node.valid == node.extent for node in self.box.nodes)
-            and nbits > MAX_VECTOR_BITS
-            and (nbits >= MANY_LINES * LINE_BITS or self.fills_lines())
-        )
-
-    def writes_lines(self) -> bool:
-        """Whether nearly all that it writes is whole cache lines if dst starts at one."""
-        return self.lines or self.fills_lines() or self.is_long_run()
-
-    def as_bytes(self, *, lines: bool = False) -> "ScheduledBox":
+    def as_bytes(self) -> "ScheduledBox":
         """Return the same runs, of bytes."""
         *outer, run = self.box.nodes
         row = Node(run.extent * self.width, run.valid * self.width, (1, 1))
         box = self.box._replace(nodes=(*outer, row))
-        return self._replace(box=box, bits=BYTE_BITS, columns=(row,), lines=lines)
+        return self._replace(box=box, bits=BYTE_BITS, columns=(row,))
 
     def writes_parts(self) -> bool:
         """Whether its stores are shorter than a cache line, in kernels that stream too."""

@@ -186,7 +186,7 @@ def _writes(tile: ScheduledBox, size: int) -> Iterator[tuple[int, int | None]]:
                         assert found[line + k] is None
                         found[line + k] = src + start + nbytes + k
             yield from ((dst + at + k, src + pieces[0] + k) for k in range(0, nbytes, size))
-            yield from found.items() if tile.lines else ()
+            yield from found.items() if tile.joins else ()
         if not tile.tables.joined:
             rows = (_offsets(tile.rows, start, side) for side, start in enumerate((src, dst)))
             (run,) = tile.columns
