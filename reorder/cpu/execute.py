@@ -1,7 +1,6 @@
 """Prepare a plan for execution on the CPU, and run it."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -170,13 +169,17 @@ class _Schedule:
             and not any(batch.indirect for batch in scheduled)
             and (len(scheduled) == 1 or (len(scheduled) > 1 and not is_shared))
         )
+        self._linked: list[LinkedBatch] = []
         # the job, once it was needed, and what owns its tables
         self._kept: list[tuple[Any, LinkedBatch]] = []
 
-    @cached_property
+    @property
     def batches(self) -> list["LinkedBatch"]:
         """The batches with their code, which is compiled where there is none."""
-        return [*map(LinkedBatch, self.scheduled)]
+        # `cached_property` of Python 3.11 holds a lock meanwhile, for which a fork does not wait
+        if not self._linked:
+            self._linked = [*map(LinkedBatch, self.scheduled)]
+        return self._linked
 
     def job_at(self) -> int:
         """Return the address of the job of all batches; its interpreters are compiled first."""

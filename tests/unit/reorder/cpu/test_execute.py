@@ -1,13 +1,17 @@
 """Tests of how the jobs of one reorder are run."""
 
+import threading
+
 import numpy as np
 import pytest
 
 from memdesc import memory_desc
 from reorder import plan_reorder
-from reorder.cpu.execute import PreparedReorder
+from reorder.cpu import execute
+from reorder.cpu.execute import LinkedBatch, PreparedReorder
 from reorder.cpu.host import this_machine
 from reorder.cpu.runtime import jit
+from reorder.cpu.schedule.batches import Batch
 from reorder.reference import execute_reference
 
 
@@ -18,6 +22,38 @@ def test_what_moves_a_dst_is_shown_without_a_compiler(monkeypatch: pytest.Monkey
     monkeypatch.setattr(jit, "kernel_at", never)
     sides = memory_desc((64, 48), "f32", "ab"), memory_desc((64, 48), "s8", "ba")
     assert PreparedReorder(plan_reorder(*sides)).kernels_at(0) == ("tiles",)
+
+
+def test_a_thread_does_not_wait_while_another_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that is forked meanwhile would wait forever."""
+    begun, done, moved = (threading.Event() for _ in range(3))
+
+    class Slow(LinkedBatch):
+        def __init__(self, batch: Batch) -> None:
+            if threading.current_thread() is compiling:
+                begun.set()
+                done.wait()
+            super().__init__(batch)
+
+    def move(has_moved: threading.Event) -> None:
+        sides = memory_desc((3, 5), "f32", "ab"), memory_desc((3, 5), "f32", "ba")
+        x, out = np.ones(15, np.float32), np.zeros(15, np.float32)
+        PreparedReorder(plan_reorder(*sides))(x, out)
+        if (x == out).all():
+            has_moved.set()
+
+    move(threading.Event())
+    monkeypatch.setattr(execute, "LinkedBatch", Slow)
+    compiling = threading.Thread(target=move, args=(threading.Event(),))
+    other = threading.Thread(target=move, args=(moved,))
+    compiling.start()
+    begun.wait()
+    other.start()
+    is_free = moved.wait(10)
+    done.set()
+    for thread in (compiling, other):
+        thread.join()
+    assert is_free
 
 
 @pytest.mark.parametrize(
