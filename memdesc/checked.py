@@ -139,7 +139,7 @@ class Written(Checked):
     """Mixin for descriptors that can be written as JSON, and read back as equal ones."""
 
     __slots__ = ()
-    # what `to_json` writes; and how it is read, before `check_schema` has seen it
+    # returns what `to_json` writes; makes a value of JSON that `check_schema` has not seen yet
     _fields: Callable[[], dict[str, Any]]
     _of_fields: Callable[[Any], Self]
 

@@ -682,7 +682,7 @@ def layout_by_digits(
 
 
 def fused(digits: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return extents and strides of digits, outermost first, with those joined that are one."""
+    """Fuse adjacent digits that count on as one: extents and strides, outermost first."""
     joined: list[tuple[int, int]] = []
     for extent, stride in digits:
         if joined and joined[-1][1] == extent * stride:
@@ -737,7 +737,7 @@ def indices_at(
 def index_of_digits(
     layout: Layout, blocks: Sequence[Block], digits: Sequence[Int]
 ) -> tuple[list[Int], list[Int]]:
-    """Return the indices of the axes and of the dims with these digits; others are 0."""
+    """Return the index along each axis, and each dim, that some blocks have; others add 0."""
     along: list[Any] = [0] * len(layout.axes)
     # a digit is index // step % extent, so an axis has the index sum of digit * step
     for block, digit in zip(blocks, digits, strict=True):
@@ -753,14 +753,14 @@ def index_of_digits(
 
 
 def moving_blocks(layout: Layout) -> list[Block]:
-    """Return the blocks that move, by descending absolute stride."""
+    """Return the blocks with several elements and a stride, largest absolute stride first."""
     moving = [block for block in reversed(layout.blocks) if block.extent > 1 and block.stride]
     moving.sort(key=lambda block: (-abs(block.stride), -block.extent))
     return moving
 
 
 def do_nest(blocks: list[Block]) -> bool:
-    """Whether each stride covers all blocks inside it, which follow it."""
+    """Whether the stride of each block spans the blocks after it, which are inside it."""
     return all(
         abs(outer.stride) >= abs(inner.stride) * inner.extent for outer, inner in pairwise(blocks)
     )

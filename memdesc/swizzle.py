@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    # one index, or one offset, or an array of them
+    # an index or an offset, or an array of them
     Int = TypeVar("Int", int, NDArray[np.int64])
 
 # the shift and the mask of each term
@@ -139,8 +139,8 @@ def exact_terms(terms: object) -> Terms:
 def terms_of_bytes(count: int, low: int, shift: int, bits: int = 8) -> Terms:
     """Return the term of CuTe's `Swizzle<count,low,shift>` of bytes, for elements of some bits.
 
-    What swaps bits inside an element is dropped. Elements of 8 bits are also those of any width
-    whose swizzle counts elements.
+    What swaps bits inside an element is dropped. For a swizzle of elements, whatever their width,
+    `bits` stays 8.
     """
     low += (8).bit_length() - bits.bit_length()
     mask = (1 << max(count + min(low, 0), 0)) - 1 << max(low, 0)

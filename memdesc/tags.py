@@ -135,7 +135,7 @@ class FormatTag(Checked):
     def _are_digits_legal(self) -> bool:
         """Whether the digits of each axis divide its outer step down to 1."""
         covered = [1] * len(self.axes)
-        # the least step first, and the outer digits last, which leave 0
+        # smallest step first; then the outer digits, whose extent of 0 makes the product 0
         for axis, step, extent in sorted(self.digits, key=lambda d: (d.extent == 0, d.step)):
             is_digit = axis in range(len(covered)) and step == covered[axis]
             if not is_digit or extent == 1 or extent < 0:

@@ -37,7 +37,7 @@ def submemory(
             raise MemdescError(
                 f"dims {names} are fused into one index; a view must keep them whole"
             )
-        # of fused dims the first stands for all: each of them is whole
+        # the first of fused dims stands for all of them, since each is whole
         dim = axis.dims[0]
         size, at, end = dims[dim], offsets[dim], layout.dims[dim]
         if at % outer.step:
@@ -75,7 +75,7 @@ def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
 
 
 def _joined(layout: Layout, dims: tuple[int, ...], parts: Iterable[_Part], offset0: int) -> Layout:
-    """Make a view of axes in any order, each with its blocks, which get their axis here."""
+    """Make a view of a layout from axes in any order, and number the blocks of each anew."""
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
     axes = tuple(axis for axis, _ in ordered)

@@ -68,7 +68,7 @@ class _TensorRT(Vocabulary):
         return re.sub(_PYTHON_SCOPE, "k", re.sub(_CPP_SCOPE, "", name))
 
     def key(self, name: str) -> str:
-        """Return a name as C++ has it. Letters alone, such as HWC, are TVM's layout of them."""
+        """Return the name that C++ has. Letters alone, such as HWC, are a layout of TVM."""
         return name if name.isalpha() or name in self.rows else f"k{name}"
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:

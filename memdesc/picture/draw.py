@@ -167,7 +167,7 @@ def draw_fields(head: list[str], fields: Sequence[Any], sizes: dict[str, int]) -
     return draw_memories(head, memories, {"field"})
 
 
-# first bit in a byte, number and field, index
+# its first bit within the byte, the number of its field, that field, its index
 _Element = tuple[int, int, Any, tuple[int, ...]]
 
 

@@ -285,7 +285,7 @@ def _solution(axis: Axis, size: Fraction, name: str, values: Mapping[str, Any]) 
 
 
 def _spans(count: int, size: int) -> range:
-    """Return the sizes of blocks that divide `size` elements into `count`."""
+    """Return the block sizes that divide `size` elements into `count` blocks."""
     low = -(-size // max(count, 1))
     high = -(-size // (count - 1)) - 1 if count > 1 else low
     return range(max(low, 1), high + 1)

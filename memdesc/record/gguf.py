@@ -240,7 +240,7 @@ def _block_types() -> Iterator[tuple[int, GgufType]]:
 _BLOCKS = dict(_block_types())
 GGUF_TYPES: Mapping[str, GgufType] = MappingProxyType({row.name: row for row in _BLOCKS.values()})
 _PLAIN = {0: "f32", 1: "f16", 24: "s8", 25: "s16", 26: "s32", 27: "s64", 28: "f64", 30: "bf16"}
-# all by their numbers, those of data types first
+# every type by its number, data types first
 GGUF_NUMBERS: Mapping[int, GgufType] = MappingProxyType(
     {k: GgufType(name, 1, DATA_TYPES[name].nbytes(1)) for k, name in _PLAIN.items()} | _BLOCKS
 )

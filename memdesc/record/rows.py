@@ -37,10 +37,10 @@ from memdesc.tags import LETTERS
 # those of `_OPTIONS`. A tensor is a line of its role in the rule (scales multiply, a divisor
 # divides, zero points are subtracted and offsets added), its name, the type of its elements (in
 # words of another type), its shape, and other fields of a `Part`, with two blanks between them;
-# tensors that are alike have one line. For stacked matrices its shape is that after `stacked=`, or
-# else the same with an axis e before it, and its order that after `stacked_order=`, or else the
-# same; `{experts}` stands for `_experts` there. For `{a,b}` in a name there is a scheme for each,
-# which `{}` stands for.
+# tensors that are alike have one line. In stacked matrices, a part has the shape after `stacked=`
+# or, without it, an axis e before its shape, and the order after `stacked_order=`, if there is one;
+# `{experts}` becomes `_experts`. For `{a,b}` in a name there is a scheme for each, which `{}`
+# stands for.
 _TABLE = """
 gptq io model=oi rule=from_one: group zeros_by_version bits floats g_idx
   code   qweight  u{bits} in s32  i*bits/32, o        order=Ab{word}a

@@ -159,7 +159,7 @@ class Part(NamedTuple):
     """A tensor of a scheme, or one of the fields in a tensor."""
 
     name: str
-    # those of the tensor as it is stored
+    # the axes of the tensor as it is stored
     axes: tuple[Axis, ...]
     # the type of its elements, and of the words that they are stored in if that is another one;
     # ``{bits}`` stands for the value of an option
@@ -208,8 +208,8 @@ class Scheme(NamedTuple):
     """A way to store quantised weights, without sizes."""
 
     name: str
-    # the parts, codes first, by the names of the dims: those of a matrix, then of stacked matrices,
-    # such as the experts of a layer, if there are any
+    # the parts, codes first, by the names of the dims: of a matrix and then, if the scheme has
+    # them, of stacked matrices, such as the experts of a layer
     forms: Mapping[str, tuple[Part, ...]]
     options: Mapping[str, Option]
     # changes the rule that the roles of the parts make
@@ -231,11 +231,11 @@ class Scheme(NamedTuple):
 
     @property
     def tables(self) -> set[str]:
-        """The tensors with values that follow from the dims only if readers need no table."""
+        """The indirection tables. Where readers need none, their values follow from the dims."""
         return {part.by for part in self.parts}
 
     def letters_of(self, ndims: int) -> str:
-        """Return the names of this many dims, the first letters if the scheme has no such form."""
+        """Return the names of this many dims, or the first letters if no form has as many."""
         return next((form for form in self.forms if len(form) == ndims), LETTERS[:ndims])
 
     def parts_of(self, letters: str, options: Options) -> tuple[Part, ...]:

@@ -24,7 +24,7 @@ from reorder.threads import checked_threads
 # loaded late: a first call needs no fast call, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
-# what a repeated call loses without its fast call
+# how much longer a repeated call takes without its fast call
 _LOST_SECONDS = 2e-5
 
 
@@ -211,7 +211,7 @@ class LinkedBatch:
     def job_at(self, points: Words) -> tuple[Job, Words]:
         """Return the job at some points, and the bounds of its chunks.
 
-        These and this batch must outlive it.
+        The points, the bounds and this batch must outlive the job.
         """
         return make_job(self._interpreter, self._program, self.batch.partition, points)
 

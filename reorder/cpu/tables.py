@@ -68,7 +68,7 @@ def nbytes_in_lines(fields: tuple[int, ...]) -> int:
 
 
 def joined_in_lines(arrays: Sequence[Array]) -> Array:
-    """Return arrays of one dtype as one that starts a cache line."""
+    """Concatenate arrays of one dtype to one that starts a cache line."""
     nbytes = sum(array.nbytes for array in arrays)
     space = np.empty(nbytes + LINE_NBYTES, np.uint8)
     start = -address_of(space) % LINE_NBYTES

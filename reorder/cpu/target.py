@@ -146,5 +146,5 @@ def has_half() -> bool:
 
 
 def has_bfloat() -> bool:
-    """Whether an instruction rounds f32 to bf16, but treats denormals as zeros."""
+    """Whether the processor has an instruction that rounds f32 to bf16, denormals to zero."""
     return has_feature("avx512bf16") and has_feature("avx512dq")

@@ -208,7 +208,7 @@ class Variant:
         names = ["reorder.cpu", *names]
         shared = [key for key in names if _is_shared(key)]
         if self.mechanism.code:
-            # which compiles code under names of its own
+            # this one compiles code under its own names
             shared.remove("reorder.cpu.runtime.jit")
         self._modules = {key: importlib.import_module(key) for key in shared}
         with self._active():

@@ -76,7 +76,7 @@ def measure(
 
 
 def report(timings: Sequence[Timing], places: Sequence[str]) -> Iterator[str]:
-    """Lay the ratios out: by number of threads, place and range of sizes; then the slow cases."""
+    """Tabulate the ratios by number of threads, place and range of sizes; then the slow cases."""
     yield "| threads | place | size | cases | geometric mean | 5th percentile | least | < 0.85 |"
     yield "| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
     counts = sorted({timing.threads for timing in timings})

@@ -82,7 +82,7 @@ def percentile(ratios: Sequence[float], part: float) -> float:
 
 
 def has_size(nbytes: int, size: str) -> bool:
-    """Return whether so many bytes, read and written together, are in one of `SIZES`."""
+    """Return whether this many bytes, read plus written, are in one of `SIZES`."""
     least, most = SIZES[size]
     return least < nbytes / 2 <= most
 

@@ -35,7 +35,7 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
-from reorder.cpu.schedule.program import JoinedRow, Piece
+from reorder.cpu.schedule.program import JoinedRow, LinePiece
 from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import has_masks
 
@@ -148,7 +148,7 @@ def emit_copy(rows: Rows, src_end: Value) -> None:
                     _emit_parts(data, part)
                     builder.branch(moved)
     if elements.streams:
-        # runs that are not parts of a line fill lines
+        # runs of a line or more, which fill whole lines where the kernel streams
         lanes = LINE_BITS // elements.bits
         with when((run.extent >= lanes) & (run.valid == run.extent)):
             for src, dst, _ in data.rebased().loop():
@@ -198,10 +198,10 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 
 
 def _emit_joined(rows: Rows) -> None:
-    """Move rows of `JoinedRow`: lines of src, and a line that is put together from pieces."""
+    """Move rows of `JoinedRow`: lines of src, then a line that is put together from pieces."""
     elements, pieces = rows.elements, rows.head.pieces
     rows = rows.rebased()
-    row_nbytes = nbytes_of(JoinedRow) + pieces * nbytes_of(Piece)
+    row_nbytes = nbytes_of(JoinedRow) + pieces * nbytes_of(LinePiece)
     line = Variable(elements.builder, elements.vector_type(LINE_NBYTES))
     with loop(rows.first, rows.last) as row:
         at = rows.src_table + row * row_nbytes
@@ -209,7 +209,7 @@ def _emit_joined(rows: Rows) -> None:
         first, dst = at + nbytes_of(JoinedRow), elements.moved(rows.dst, dst_at)
 
         def piece(k: Value) -> tuple[Location, Value]:
-            src, mask = load_fields(first + k * nbytes_of(Piece), Piece)
+            src, mask = load_fields(first + k * nbytes_of(LinePiece), LinePiece)
             return elements.moved(rows.src, src), mask
 
         src, mask = piece(0)
@@ -229,7 +229,7 @@ def _emit_joined(rows: Rows) -> None:
 
 
 def _line_of_pair(elements: Elements, src: Location, other: Location, count: Value) -> Value:
-    """Return a line of `count` bytes that end a row and the bytes that start another row."""
+    """Return a line made of the last `count` bytes of a row and the first bytes of another."""
     space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
     pair, own = Location(space, count.like(0)), src + (count - LINE_NBYTES)
     # a row that has the whole line may be the last one in src

@@ -422,7 +422,8 @@ def _emit_joins(move: Transposition, count: int, lanes: int) -> None:
             width = max(lanes, LINE_BITS // elements.bits)
             stop = first + ((last - first) & -width)
             if count * lanes * elements.bits < LINE_BITS:
-                # unless the pieces share a set of the first-level cache, but not the steps of a row
+                # but piece by piece if the pieces share a set of the first-level cache and the
+                # steps of the loop do not
                 apart = move.column_table[first + lanes] - move.column_table[first]
                 step = load_fields(move.kernel_loop_at, KernelLoop).src_stride
                 in_page = PAGE_NBYTES - 1

@@ -135,7 +135,7 @@ class IRValue:
         return IRValue(self.builder, self.builder.gep(first, [self.operand(index)]))
 
     def call_at(self, *values: Value) -> IRValue:
-        """Call the C function of int64 at this address; its result too is taken for an int64."""
+        """Call the C function at this address with int64 arguments; its result is an int64 too."""
         function = ir.FunctionType(I64, [I64] * len(values)).as_pointer()
         called = self.builder.call(self.inttoptr(function).raw, [*map(self.operand, values)])
         return IRValue(self.builder, called)

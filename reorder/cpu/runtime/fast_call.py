@@ -65,8 +65,8 @@ class _ArrayCheck(NamedTuple):
 
     # address of the type: numpy's arrays, or a class of tensors
     type: int
-    # addresses of the dtypes that an array may have: that of the elements, or of their bits, whose
-    # elements have `itemsize` bytes; or uint8
+    # addresses of the dtypes that an array may have: that of the elements or that of their bits,
+    # both of `itemsize` bytes, or uint8
     own: int
     bits: int
     itemsize: int
@@ -242,7 +242,7 @@ def _free(tensor: int) -> None:
 
 
 def _buffer_of(thing: int, check: int, table: int, tensor: int) -> int:
-    """Return the address of the buffer of an array or of an exported tensor; 0 if it differs."""
+    """Return where the buffer of an array or of an exported tensor starts; 0 if it does not fit."""
     fields = thing + _FIELDS_AT
     at = 0
     if tensor != 0:
@@ -310,7 +310,7 @@ def _matches(head: int, dims: int, strides: int, shown: int) -> bool:
 
 
 def _runs(src_at: int, dst_at: int, table: int) -> bool:
-    """Run the job on buffers at two addresses if it may; returns whether it has."""
+    """Run the job on buffers at two addresses if the checks allow it; returns whether it ran."""
     src_check, dst_check = table + _SRC_AT, table + _DST_AT
     distance = dst_at - src_at
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(

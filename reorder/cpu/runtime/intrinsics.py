@@ -9,7 +9,7 @@ from typing import Any
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.system import is_arm, is_x86
 
-# The low half of a word: what a function that returns a C int has returned.
+# The low half of a word, which holds the result of a function that returns a C int.
 INT_MASK = (1 << 32) - 1
 
 

@@ -49,10 +49,10 @@ _DIGEST = "digest of sources"
 # the addresses of kernels by name, and the seconds that each took: compiled, or loaded
 _addresses: dict[str, int] = {}
 _made: list[dict[str, Any]] = []
-# Functions of Python that a process can do without: for repeated calls, and for threads.
+# Python functions that a process can do without: for repeated calls, and for threads.
 FAST_CALL, SHARED_JOB = "fast call", "thread pool: job"
-# Numba takes most of a second for such a function. A process that has no file of one does without
-# until that has cost it this many seconds: no longer, as later processes have the code at once.
+# Numba takes most of a second for such a function. Without a file of it, a process does without the
+# function until that has cost this many seconds, and then compiles it for later processes as well.
 _MOST_LOST = 0.02
 _lost: dict[str, float] = {}
 
@@ -81,7 +81,7 @@ def kernel_at(kernel: Kernel) -> int:
 
 
 def compiled_at(function: Callable[..., int | None], name: str) -> int:
-    """Return the address of a C function of int64 made of one of Python, compiled or loaded once.
+    """Return the address of a Python function as a C function of int64, compiled or loaded once.
 
     It may compute with integers, loop over ranges, and call intrinsics and other such functions.
     """
@@ -121,7 +121,7 @@ def compiled_interpreter(name: str, emits: str, *given: Any, moves: bool = False
 def interpreter_at(kernel: MoveKernel) -> int:
     """Return the address of the compiled interpreter of boxes whose elements a kernel moves.
 
-    One with all parts serves as well, if it was compiled in advance.
+    An interpreter with all parts is taken instead if it was compiled in advance.
     """
     whole = whole_kernel(kernel)
     chosen = whole if _is_on_disk(_name_of(whole)) else kernel
@@ -139,9 +139,10 @@ def _name_of(kernel: MoveKernel) -> str:
 
 
 def is_due(name: str, lost: float = 0.0) -> bool:
-    """Whether a function of Python is compiled now; `lost` are seconds that it would have saved.
+    """Whether to load or compile a Python function now.
 
-    It is if it has a file, or the process has lost enough without it.
+    It is time if the function has a file, or if the process has lost enough seconds without it;
+    `lost` are those of this call.
     """
     _lost[name] = _lost.get(name, 0.0) + lost
     return name in _addresses or _lost[name] >= _MOST_LOST or _is_on_disk(name)
@@ -149,7 +150,7 @@ def is_due(name: str, lost: float = 0.0) -> bool:
 
 @cache
 def _is_on_disk(name: str) -> bool:
-    """Whether a kernel had a file when this process asked first: it needs no compiler."""
+    """Whether a kernel had a file when this process first asked, so that it needs no compiler."""
     return kernel_files.read(name, _key(name)) is not None
 
 

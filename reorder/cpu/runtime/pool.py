@@ -135,7 +135,7 @@ class _State:
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses; missing workers are started."""
     if not (job.workers and is_due(SHARED_JOB)):
-        # other programs that have the core meanwhile do not count
+        # the CPU time, so other programs on this core do not count
         run, start = _INTERPRETER(job.interpreter), thread_time()
         run(src_at, dst_at, job.program, job.ranges, 0, job.steps, job.points, job.point_count)
         if job.workers:

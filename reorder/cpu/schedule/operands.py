@@ -1,11 +1,12 @@
 """The rows of a tile, and where an operation finds its operand: scales, zero points, the old dst.
 
 A row is a run of elements along the innermost nodes of a tile that is contiguous in src and in dst.
-All of its elements have one value of the operand, or each has one, or each group of adjacent ones.
-Values are in place where this leaves rows long. Otherwise they are gathered when the reorder is
-scheduled: a table has a block of values for each tile, in the order in which the tile is converted,
-and tiles with the same operands share a block. Values that repeat along a row are stored once, and
-the first ones again behind them, so that a vector can be loaded from any position. Examples:
+All of its elements share one value of the operand, or each element has its own, or each group of
+adjacent elements. Values are read in place where rows stay long. Otherwise they are gathered when
+the reorder is scheduled: a table has a block of values for each tile, in the order in which the
+tile is converted, and tiles with the same operands share a block. Values that repeat along a row
+are stored once, and the first ones again behind them, so that a vector can be loaded from any
+position. Examples:
 
 * scales of the channels of `aBcd16b`, or of any number of channels in `acdb`: in place, a row is
   one block or one pixel; gathered, it goes on through all pixels;
@@ -27,19 +28,19 @@ from reorder.plan.nodes import DST, SRC, Node
 
 # The operand among the strides of the nodes of a tile.
 _OPERAND = 2
-# The lanes of the widest vector: how many values are stored again where they repeat.
+# How many values are stored again where they repeat: the lanes of the widest vector.
 _OVERLAP = 64
-# The values of a cache line. Up to the second number, values are stored as often as fills whole
-# lines, so that vectors that start lines of src or dst do so in a block.
-_LINE, _MAX_LINES = 16, 256
+# The values of a cache line, and the longest period that is made a multiple of it, so that vectors
+# that start lines of src or dst start lines of a block, too.
+_LINE, _MAX_PERIOD = 16, 256
 # Rows of fewer elements than this gain from a value for each element of a group.
 _SHORT_COLUMNS = 32
 # The fewest elements of a group that shares a row with others: within this many lanes of a vector,
 # the operand changes at most once. Groups of more than the second number are rows of their own,
 # whose operand is loaded once.
 MIN_GROUP, _MAX_GROUP = 16, 128
-# The most values of a table. It has more than the values of the reorder only where they repeat
-# after few elements.
+# The most values of a table. It has more values than the reorder only where these repeat after a
+# few elements.
 _MAX_TABLE = 1 << 22
 
 
@@ -166,7 +167,7 @@ def _rows_of(nodes: tuple[Node, ...], inner: int, blocks: int, *, spreads: bool)
     kept = [node for node in outer if not _is_constant(node)]
     stored = values = period
     if period < rows.columns:
-        period = lcm(values, _LINE) if lcm(values, _LINE) <= _MAX_LINES else values
+        period = lcm(values, _LINE) if lcm(values, _LINE) <= _MAX_PERIOD else values
         stored = period + _OVERLAP
     if blocks * _size(kept) * stored > _MAX_TABLE:
         return None

@@ -161,7 +161,7 @@ class Conversion(NamedTuple):
 
     @classmethod
     def of(cls, plan: ReorderPlan) -> "Conversion":
-        """Return that of a plan."""
+        """Return the conversion of a plan."""
         src, dst, bound = plan.src.dtype.name, plan.dst.dtype.name, plan.bound_attr
         work = narrow_working_type(src, dst, arithmetic=bound.is_arithmetic)
         values: dict[str, Array] = {**bound.by_role}

@@ -87,9 +87,9 @@ class RowsHead(NamedTuple):
 
 
 class JoinedRow(NamedTuple):
-    """A row of joined runs: lines of the first run, and one of all pieces, which follow.
+    """A row of joined runs, before its pieces: lines of the first run, then a line of all pieces.
 
-    It has the last line only if the box `joins`.
+    Only the rows of a box that `joins` have that last line.
     """
 
     # where the first line starts in dst, and the bytes of the lines before the last one
@@ -97,10 +97,11 @@ class JoinedRow(NamedTuple):
     nbytes: int
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """A part of a line that is a part of src; the other bytes of the line are zeros."""
 
-    # where the row would start in src, and which bytes of its last line it has: one for each bit
+    # where the row would start in src, and which bytes of its last line the piece has: a bit for
+    # each
     src: int
     mask: int
 

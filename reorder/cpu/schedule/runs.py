@@ -34,12 +34,13 @@ from reorder.cpu.schedule.select import (
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved
 
-# Runs that are read in turn: prefetchers follow few, and the order in which whole lines are written
-# matters little. Rows in the table of a call, which should leave room in the first-level cache.
+# How many runs are read in turn: prefetchers follow few, and the order in which whole lines are
+# written matters little. How many rows the table of a call has: few, to leave room in the
+# first-level cache.
 _RUNS, _ROWS = 8, 128
 
 
-class Piece(NamedTuple):
+class RowPiece(NamedTuple):
     """Equal pieces of rows, and what comes after each in dst."""
 
     # the loops around them, from where the first one starts
@@ -54,7 +55,7 @@ class Piece(NamedTuple):
 
 def pieces_of(
     box: Box, rows: tuple[Node, ...], around: Iterable[Node], steps: int, last: int
-) -> Iterator[Piece]:
+) -> Iterator[RowPiece]:
     """Yield the pieces of rows, a loop group of a box that is contiguous in dst.
 
     Each has `steps` steps of the outermost loop of the rows, or what these leave, but the last one
@@ -71,15 +72,15 @@ def pieces_of(
             stride = tuple(length * step for step in outermost.strides)
             loops = (Node(count, count, stride),) if count > 1 else ()
             part = Box(moved(box.offsets, outermost, begin), (*others, *loops))
-            yield Piece(part, length, stride[0], rest)
+            yield RowPiece(part, length, stride[0], rest)
             begin += count * length
     passed = skipped * outermost.strides[0]
     for loop in around:
         count = loop.extent - 1
-        yield Piece(steps_of(rest, loop, 0, count), last, loop.strides[0] - passed, rest)
+        yield RowPiece(steps_of(rest, loop, 0, count), last, loop.strides[0] - passed, rest)
         rest = steps_of(rest, loop, count, 1)
         passed += count * loop.strides[0]
-    yield Piece(rest, last, None, rest)
+    yield RowPiece(rest, last, None, rest)
 
 
 def slices_of(box: Box, row: tuple[Node, ...], start: int, stop: int) -> Iterator[Box]:
@@ -107,10 +108,10 @@ def join_runs(
 ) -> tuple[ScheduledBox, ...]:
     """Schedule runs that follow each other in dst as whole lines; empty for other boxes.
 
-    The model: in the caches, a line that is put together costs more than a store that crosses
-    lines, so runs have two lines or more; those of many lines have few such stores. Non-temporal
-    stores take runs of a line, and those of data that `exceeds` all caches half a line and zeros.
-    Without masked loads, putting lines together costs more still.
+    The model: in the caches, putting a line together costs more than a store that crosses lines,
+    so this pays from two lines on, up to many, which have few such stores. It pays from one line on
+    with non-temporal stores, and from half a line, or if runs end in zeros, for data that `exceeds`
+    all caches. Without masked loads it costs more, and pays only for full lines and such stores.
     """
     scheduled = select_kernel(box, bits)
     if scheduled.micro_kernel != RUN or not box.nodes or not (streams or instructions.masks):
@@ -192,7 +193,7 @@ def _joined_boxes(
 ) -> Iterator[ScheduledBox]:
     """Schedule runs for all steps of the loops of a box, which are those around them.
 
-    They start at some places in src, and go on in dst with the runs that start at others.
+    The runs start at `starts` in src, and go on in dst with those that start at `after`.
     """
 
     def stride(node: Node) -> int:
@@ -215,7 +216,7 @@ def _joined_boxes(
             joined.sort(key=lambda row: row[2])
         words = max(map(len, joined), default=0)
         joined = [row + (row[2], 0) * ((words - len(row)) // 2) for row in joined]
-        # rows have about as many whole lines
+        # about as many whole lines as rows have
         nbytes = max(1, run.extent // LINE_NBYTES) * LINE_NBYTES
         row = Node(len(joined), len(joined), (NOWHERE, nbytes))
         line = Node(nbytes, nbytes, (1, 1))

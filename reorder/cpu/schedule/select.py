@@ -65,7 +65,7 @@ class Tables(NamedTuple):
 
     src: tuple[int, ...] | None = None
     dst: tuple[int, ...] | None = None
-    # of runs whose lines are put together from several ones: `JoinedRow` and pieces for each row
+    # for each row of joined runs, `JoinedRow` and then a `LinePiece` for each of its pieces
     joined: tuple[tuple[int, ...], ...] = ()
 
 

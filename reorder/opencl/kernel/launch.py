@@ -118,7 +118,7 @@ class KernelTask(NamedTuple):
 
 @dataclass(frozen=True)
 class Text:
-    """The text of an index that is not negative; operators make that of their result."""
+    """The text of an index that is not negative; operators return the text of their result."""
 
     text: str
     divisor: int = 1

@@ -349,9 +349,9 @@ class Staged(Body):
     def _places(
         self, pattern: Pattern, side: Side, s: int, chunks: int, inside: list[str]
     ) -> Generator[str, None, tuple[str, str]]:
-        """Return where vector n{s} of a side is; then the condition that it may have data.
+        """Yield the lines that compute where vector n{s} of a side is.
 
-        With the condition comes how much of its run holds data.
+        Returns the condition that it may hold data, and how much of its run does.
         """
         name = "src" if side is self.src else "dst"
         digits: dict[int, Index] = {k: -self.before(k) for k, _, _ in self.rest(side)}
@@ -516,7 +516,7 @@ class Staged(Body):
         return f"*(__local {ctype} *)((__local uchar *)tile + (local{s} + {along}))"
 
     def _transposed(self, side: Side, s: int) -> Generator[str, None, list[str]]:
-        """Return the values of each lane, of all rows that are transposed in registers."""
+        """Return the value of each lane: of all rows, if rows are transposed in registers."""
         names = [f"v{s}_{row}" for row in range(self.packed_rows)]
         if len(names) * side.bits == WORD_BITS and side.bits < BYTE_BITS:
             words = side.nbytes // WORD
@@ -603,7 +603,7 @@ class Staged(Body):
                 yield f"const int r0 = {place};"
                 yield f"const int count = {inside} ? {run} - r0 : 0;"
                 read = f"const {vector} v = ({vector})({', '.join(self._vector(side))});"
-                # an H200 is faster if it reads parts of vectors before the condition, others after
+                # an H200 is faster if parts of vectors are read before the test, whole ones after
                 yield from [read] * (not side.is_whole)
                 yield "if (count > 0) {"
                 yield f"__global {unit} *to = {side.in_dst('at0 + r0')};"
@@ -692,7 +692,7 @@ def _stride(operand: str, loop: int) -> str:
 def _digits(number: Index, loops: Iterable[Digit]) -> Iterator[tuple[int, Index]]:
     """Return (loop, index) of the digits of a number, which are steps of some loops.
 
-    A loop without a number of steps has all the rest.
+    A loop of 0 steps takes all that is left.
     """
     for k, steps, scale in loops:
         yield k, (number % steps if steps else number) * scale

@@ -1,7 +1,7 @@
 """Reorders that take one kernel through every remainder of its tiles; run by test_kernels.py.
 
-As a program it runs all of them: with MEMDESC_MACHINE naming another processor, one with shorter
-vectors above all.
+As a program it runs all of them: with MEMDESC_MACHINE for another processor, above all one with
+shorter vectors.
 """
 
 import sys
