@@ -33,7 +33,7 @@ _OVERLAP = 64
 # The values of a cache line, and the longest period that is made a multiple of it, so that vectors
 # that start lines of src or dst start lines of a block, too.
 _LINE, _MAX_PERIOD = 16, 256
-# Rows of fewer elements than this gain from a value for each element of a group.
+# Rows of fewer elements than this gain from a gathered value for each element.
 _SHORT_COLUMNS = 32
 # The fewest elements of a group that shares a row with others: within this many lanes of a vector,
 # the operand changes at most once. Groups of more than the second number are rows of their own,
@@ -133,19 +133,21 @@ def find_rows(nodes: tuple[Node, ...], loops: list[tuple[int, int]] | None = Non
     lengths = range(_count(nodes, SRC, DST), -1, -1)
     blocks = 0 if loops is None else prod(extent for extent, stride in loops if stride)
 
-    def longest(*, spreads: bool) -> TileRows:
-        ways = (_rows_of(nodes, inner, blocks, spreads=spreads) for inner in lengths)
+    def longest(*, is_short: bool) -> TileRows:
+        ways = (_rows_of(nodes, inner, blocks, is_short=is_short) for inner in lengths)
         return next(filter(None, ways))
 
-    rows = longest(spreads=False)
-    return longest(spreads=True) if blocks == 1 and rows.columns < _SHORT_COLUMNS else rows
+    rows = longest(is_short=False)
+    return longest(is_short=True) if rows.columns < _SHORT_COLUMNS else rows
 
 
-def _rows_of(nodes: tuple[Node, ...], inner: int, blocks: int, *, spreads: bool) -> TileRows | None:
-    """Return rows of some innermost nodes; None if their operands would have to be gathered.
+def _rows_of(
+    nodes: tuple[Node, ...], inner: int, blocks: int, *, is_short: bool
+) -> TileRows | None:
+    """Return rows of some innermost nodes; None if their operands would cost too much.
 
-    `blocks` is how many blocks a table would have; 0: operands are only in place. With `spreads` a
-    block may have a value for each element of a group.
+    `blocks` is how many blocks a table would have; 0: operands are only in place. A block has fewer
+    values than a row has elements, unless rows would be short without it.
     """
     outer, row = nodes[: len(nodes) - inner], nodes[len(nodes) - inner :]
     rows = TileRows(outer, _size(row))
@@ -156,20 +158,22 @@ def _rows_of(nodes: tuple[Node, ...], inner: int, blocks: int, *, spreads: bool)
     period = _size(changing)
     if period == rows.columns and _count(changing, _OPERAND) == len(changing):
         return rows._replace(period=period)
-    constant = len([*takewhile(_is_constant, reversed(changing))])
-    if not blocks or (constant and not spreads):
-        group, groups = _size(changing[-constant:]), changing[:-constant]
-        is_dense = period == rows.columns and _count(groups, _OPERAND) == len(groups)
-        if blocks and is_dense and MIN_GROUP <= group <= _MAX_GROUP and not group & (group - 1):
-            return rows._replace(period=period, shift=group.bit_length() - 1)
-        return None
+    groups = changing[: len(changing) - len([*takewhile(_is_constant, reversed(changing))])]
     # a block has values for each step of the loops over rows that have different ones
     kept = [node for node in outer if not _is_constant(node)]
     stored = values = period
     if period < rows.columns:
         period = lcm(values, _LINE) if lcm(values, _LINE) <= _MAX_PERIOD else values
         stored = period + _OVERLAP
-    if blocks * _size(kept) * stored > _MAX_TABLE:
+    if is_short:
+        pays = blocks == 1 or len(groups) == len(changing)
+    else:
+        pays = stored < rows.columns and not any(map(_is_constant, changing))
+    if not pays or not 0 < blocks * _size(kept) * stored <= _MAX_TABLE:
+        group = _size(changing[len(groups) :])
+        is_dense = values == rows.columns and _count(groups, _OPERAND) == len(groups)
+        if blocks and is_dense and MIN_GROUP <= group <= _MAX_GROUP and not group & (group - 1):
+            return rows._replace(period=values, shift=group.bit_length() - 1)
         return None
     places = np.add.outer(_offsets(kept, _OPERAND), _offsets(changing, _OPERAND))
     block = places[:, np.arange(stored) % values].reshape(-1)

@@ -220,6 +220,12 @@ def _nodes(extents: tuple[int, ...], operand: tuple[int, ...]) -> tuple[Node, ..
         # rows that are long in place
         ((4, 64), (64, 1), [(8, 256)], 256, 0),
         ((4, 64), (1, 0), [(8, 4)], 256, 0),
+        ((4, 64), (1000, 1), [(8, 64)], 64, 0),
+        # values that repeat between others: once for each row, or for each element of short rows
+        ((4, 8, 64), (64, 0, 1), [(8, 256)], 512, 8 * 4 * 128),
+        ((4, 8, 4), (4, 0, 1), [(8, 16)], 128, 8 * 128),
+        # a block would have more values than its row has elements
+        ((4, 2, 40), (40, 0, 1), [(8, 160)], 40, 0),
         # more values than a table holds
         ((4, 1000), (0, 1), [(8000, 1000)], 1000, 0),
     ],
