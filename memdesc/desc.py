@@ -14,7 +14,7 @@ import numpy as np
 from memdesc import views
 from memdesc.checked import SCHEMA, SWIZZLED, Written, check_schema
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, about, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable, part
 from memdesc.index import Index, checked_index, checked_integers
@@ -810,10 +810,13 @@ def desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc
     letters = letters_for(name, len(dims))
     if letters is not None or not dims:
         check_dims(dims, letters)
-    if name != tag:
-        with about(f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims"):
-            resolve(name, dims, dtype.bits)
-    resolved = resolve(name, dims, dtype.bits)
+    try:
+        resolved = resolve(name, dims, dtype.bits)
+    except MemdescError as error:
+        if name != tag:
+            meant = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims"
+            error.args = (f"{meant}: {error}",)
+        raise
     return desc_of(dtype, layout_by_tag(resolved, dims, name), letters=letters)
 
 

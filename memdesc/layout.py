@@ -755,7 +755,7 @@ def index_of_digits(
 def moving_blocks(layout: Layout) -> list[Block]:
     """Return the blocks with several elements and a stride, largest absolute stride first."""
     moving = [block for block in reversed(layout.blocks) if block.extent > 1 and block.stride]
-    moving.sort(key=lambda block: (-abs(block.stride), -block.extent))
+    moving.sort(key=lambda block: (abs(block.stride), block.extent), reverse=True)
     return moving
 
 

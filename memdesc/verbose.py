@@ -157,13 +157,14 @@ def from_verbose(
         return _runtime_from_verbose(match, sizes)
     tag = parse_tag(match["tag"])
     dense = memory_desc(sizes, match["dtype"], tag)
+    inner = [digit for digit in tag.digits if digit.extent]
     is_padded = "p" in flags
     desc = memory_desc(
         sizes,
         match["dtype"],
         strides=map(int, match["strides"].split("x")) if match["strides"] else dense.strides,
-        inner_blks=dense.inner_blks,
-        inner_idxs=dense.inner_idxs,
+        inner_blks=[digit.extent for digit in inner],
+        inner_idxs=[digit.axis for digit in inner],
         padded_dims=None if is_padded else sizes,
         offset0=start,
     )
