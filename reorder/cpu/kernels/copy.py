@@ -36,7 +36,7 @@ from reorder.cpu.llvm.emit import (
 from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.program import JoinedRow, LinePiece
-from reorder.cpu.tables import nbytes_of
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_masks
 
 # The bytes of the longest mask.
@@ -200,8 +200,12 @@ def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
 def _emit_joined(rows: Rows) -> None:
     """Move rows of `JoinedRow`: lines of src, then a line that is put together from pieces."""
     elements, pieces = rows.elements, rows.head.pieces
-    rows = rows.rebased()
     row_nbytes = nbytes_of(JoinedRow) + pieces * nbytes_of(LinePiece)
+    place = (elements.address_of(rows.dst) & (LINE_NBYTES - 1)).lshr(rows.head.place_shift)
+    # no table of offsets in dst comes before these tables
+    table = rows.dst_table + place * (WORD_NBYTES + rows.head.rows * row_nbytes)
+    last = minimum(rows.last, table[0])
+    rows = rows._replace(src_table=table + WORD_NBYTES, last=last).rebased()
     line = Variable(elements.builder, elements.vector_type(LINE_NBYTES))
     with loop(rows.first, rows.last) as row:
         at = rows.src_table + row * row_nbytes

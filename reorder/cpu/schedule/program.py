@@ -15,7 +15,7 @@ loops of its boxes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, cycle, islice, product, takewhile
+from itertools import cycle, islice, product, takewhile
 from math import prod
 
 import numpy as np
@@ -82,8 +82,11 @@ class RowsHead(NamedTuple):
     src_span: int
     # see `ScheduledBox`: 0 or 1
     joins: int
-    # how many pieces each row is put together from, if it is: the tables are of `JoinedRow` then
+    # how many pieces each row is put together from, if it is: then tables of `JoinedRow` follow,
+    # each after its number of rows, for steps that start in the first 1 << `place_shift` bytes of a
+    # line, in the next ones, and so on
     pieces: int
+    place_shift: int
 
 
 class JoinedRow(NamedTuple):
@@ -198,14 +201,15 @@ def _coarse_steps(outer: tuple[Node, ...], inner: Node) -> int:
 
 def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     rows, (run,) = scheduled.rows, scheduled.columns
+    pieces = 0
     dst_table: Sequence[int] = ()
     if scheduled.tables.joined:
-        src_table: Sequence[int] = [*chain.from_iterable(scheduled.tables.joined)]
+        src_table, pieces = _joined_tables(scheduled)
     else:
         src_table, dst_table = _tables(scheduled, rows)
     valid_rows = _count_valid(rows)
     head = RowsHead(
-        rows=len(dst_table),
+        rows=size_of(rows),
         valid_rows=valid_rows,
         extent=run.extent,
         valid=run.valid,
@@ -213,9 +217,26 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
         dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
         joins=int(scheduled.joins),
-        pieces=len(scheduled.tables.joined[0]) // 2 - 1 if scheduled.tables.joined else 0,
+        pieces=pieces,
+        place_shift=(LINE_NBYTES // (len(scheduled.tables.joined) or 1)).bit_length() - 1,
     )
     return [*head, *dst_table, *src_table]
+
+
+def _joined_tables(scheduled: ScheduledBox) -> tuple[Sequence[int], int]:
+    """Return tables of `JoinedRow` and pieces, each after its number of rows, and count the pieces.
+
+    All have the same length, and so do all rows: nothing is read from the pieces that fill them up.
+    """
+    tables = scheduled.tables.joined
+    pieces = max(len(row) for table in tables for row in table) // 2 - 1
+    words: list[int] = []
+    for table in tables:
+        words.append(len(table))
+        for at, nbytes, *own in table:
+            words += at, nbytes, *own, *(own[0], 0) * (pieces - len(own) // 2)
+        words += [0] * (size_of(scheduled.rows) - len(table)) * (2 * pieces + 2)
+    return words, pieces
 
 
 def _parts_of(

@@ -16,7 +16,7 @@ The offsets of boxes in dst count from the start of a line here.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import gcd
 
 from memdesc.dtypes import BYTE_BITS
@@ -38,6 +38,9 @@ from reorder.plan.passes import moved
 # written matters little. How many rows the table of a call has: few, to leave room in the
 # first-level cache.
 _RUNS, _ROWS = 8, 128
+# Where steps start at more places of a line than this, the tables of a call are shorter: there is
+# one for each place.
+_FEW_PLACES = 8
 
 
 class RowPiece(NamedTuple):
@@ -133,9 +136,11 @@ def join_runs(
     )
     if not joins:
         return ()
-    if size > 2 * RUN_NBYTES or not chain:
+    is_long = size > 2 * RUN_NBYTES or not chain
+    parts = [*islice(_even_parts(box, run), LINE_NBYTES + 1)] if is_long else []
+    if 0 < len(parts) <= LINE_NBYTES:
         pieces: list[Box] = []
-        for part in _even_parts(box, run):
+        for part in parts:
             head = -part.offsets[1] % LINE_NBYTES
             cuts = 0, head, size - (size - head) % LINE_NBYTES, size
             pieces += (piece for cut in pairwise(cuts) for piece in slices_of(part, (run,), *cut))
@@ -167,8 +172,8 @@ def join_runs(
     )
     stop = len(starts) * size
     start = stop - (end.offsets[1] + stop) % LINE_NBYTES
-    parts = *slices_of(first, rows, 0, head), *slices_of(end, rows, start, stop)
-    return (*done, *(select_kernel(part, BYTE_BITS) for part in parts))
+    ends = *slices_of(first, rows, 0, head), *slices_of(end, rows, start, stop)
+    return (*done, *(select_kernel(part, BYTE_BITS) for part in ends))
 
 
 def _even_parts(box: Box, kept: Node) -> Iterator[Box]:
@@ -200,33 +205,32 @@ def _joined_boxes(
         return abs(node.strides[0])
 
     inner = min(box.nodes, key=stride, default=Node(1, 1, (0, 0)))
-    size = min(run.extent, LINE_NBYTES)
-    period = LINE_NBYTES // gcd(LINE_NBYTES, inner.strides[1])
-    steps = -(-_ROWS * LINE_NBYTES // (len(starts) * size * period)) * period
-    parts: list[Box] = []
-    for even in _even_parts(box, inner):
-        outer = sorted((node for node in even.nodes if node != inner), key=stride, reverse=True)
-        parts += parts_of(even._replace(nodes=(*outer, inner)), inner, steps)
-    for part in parts:
+    outer = sorted((node for node in box.nodes if node != inner), key=stride, reverse=True)
+    # steps start at every so many bytes of a line; within a call, anywhere
+    grain = gcd(LINE_NBYTES, *(node.strides[1] for node in outer))
+    size, period = min(run.extent, LINE_NBYTES), grain // gcd(grain, inner.strides[1])
+    lines = min(_ROWS, _ROWS * grain // _FEW_PLACES)
+    steps = -(-lines * LINE_NBYTES // (len(starts) * size * period)) * period
+    for part in parts_of(box._replace(nodes=(*outer, inner)), inner, steps):
         *around, within = part.nodes
-        (src, dst), place = part.offsets, part.offsets[1] % LINE_NBYTES
-        offsets = [moved((0, place), within, k) for k in range(within.extent)]
-        joined = [row for at in offsets for row in _joined_rows(run, starts, after, at)]
-        if size < LINE_NBYTES:
-            joined.sort(key=lambda row: row[2])
-        words = max(map(len, joined), default=0)
-        joined = [row + (row[2], 0) * ((words - len(row)) // 2) for row in joined]
+        tables: list[tuple[tuple[int, ...], ...]] = []
+        for place in range(part.offsets[1] % grain, LINE_NBYTES, grain):
+            places = [moved((0, place), within, k) for k in range(within.extent)]
+            table = [row for at in places for row in _joined_rows(run, starts, after, at)]
+            if size < LINE_NBYTES:
+                table.sort(key=lambda row: row[2])
+            tables.append(tuple((at - place, *rest) for at, *rest in table))
+        joins = any(row[3:] != (-1,) for table in tables for row in table)
+        if not joins:
+            tables = [tuple((at, n + LINE_NBYTES, *own) for at, n, *own in rows) for rows in tables]
         # about as many whole lines as rows have
         nbytes = max(1, run.extent // LINE_NBYTES) * LINE_NBYTES
-        row = Node(len(joined), len(joined), (NOWHERE, nbytes))
-        line = Node(nbytes, nbytes, (1, 1))
-        whole = Box((src, dst - place), (*around, row, line))
-        is_whole = all(row[3:] == (-1,) for row in joined)
-        if is_whole:
-            joined = [(at, size + LINE_NBYTES, *piece) for at, size, *piece in joined]
-        if joined:
-            groups, tables = ((row,), (line,)), Tables(joined=tuple(joined))
-            yield ScheduledBox(whole, BYTE_BITS, RUN, *groups, tables, joins=not is_whole)
+        count, line = max(map(len, tables)), Node(nbytes, nbytes, (1, 1))
+        row = Node(count, count, (NOWHERE, nbytes))
+        whole = part._replace(nodes=(*around, row, line))
+        if count:
+            groups = (row,), (line,)
+            yield ScheduledBox(whole, BYTE_BITS, RUN, *groups, Tables(joined=tuple(tables)), joins)
 
 
 def _joined_rows(
@@ -234,7 +238,7 @@ def _joined_rows(
 ) -> Iterator[tuple[int, ...]]:
     """Yield `JoinedRow` and its pieces for each run in which a line of dst starts.
 
-    The first run is at these offsets in src and dst, which count from the start of a line.
+    The first run is at these offsets in src and dst; the latter counts from the start of a line.
     """
     size, runs, (src, dst) = run.extent, [*starts, *after], offsets
     for k in range(len(starts)):

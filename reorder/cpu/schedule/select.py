@@ -65,8 +65,9 @@ class Tables(NamedTuple):
 
     src: tuple[int, ...] | None = None
     dst: tuple[int, ...] | None = None
-    # for each row of joined runs, `JoinedRow` and then a `LinePiece` for each of its pieces
-    joined: tuple[tuple[int, ...], ...] = ()
+    # for each place in a line where steps of the outer loops may start: for each row of joined
+    # runs, `JoinedRow` and then a `LinePiece` for each of its pieces
+    joined: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 class Permutation(NamedTuple):
@@ -182,6 +183,8 @@ class ScheduledBox(NamedTuple):
 
     def _starts_lines(self, inner: tuple[Node, ...]) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
+        if self.tables.joined:
+            return True
         strides = [node.strides[1] for node in self.box.nodes if node not in inner]
         starts = [size_of(inner) * self.width, self.box.offsets[1], *strides]
         return not any(start % line_of(self.bits) for start in starts)

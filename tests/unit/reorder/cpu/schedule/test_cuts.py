@@ -176,7 +176,10 @@ def _writes(tile: ScheduledBox, size: int) -> Iterator[tuple[int, int | None]]:
     """
     outer = (_offsets(tile.outer[::-1], tile.box.offsets[side], side) for side in (0, 1))
     for src, dst in zip(*outer, strict=True):
-        for at, nbytes, *pieces in tile.tables.joined:
+        joined = tile.tables.joined
+        # by where the step starts in a line
+        table = joined[dst % LINE_NBYTES * len(joined) // LINE_NBYTES] if joined else ()
+        for at, nbytes, *pieces in table:
             line = dst + at + nbytes
             assert line % LINE_NBYTES == nbytes % LINE_NBYTES == 0
             found = dict.fromkeys(range(line, line + LINE_NBYTES, size))
@@ -195,6 +198,10 @@ def _writes(tile: ScheduledBox, size: int) -> Iterator[tuple[int, int | None]]:
                     yield row_dst + k, row_src + k if k < run.valid else None
 
 
+_UNEVEN = Box(
+    (5, 3),
+    _nodes((5, 40000, 97020), (11, 3500, 8820), (9, 379, 980), (20, 199000, 49), (49, 1, 1)),
+)
 _THREE_OF_A_LINE = Box((5, 1), (*_nodes((100, 3, 16)), Node(16, 3, (1, 1))))
 
 
@@ -215,6 +222,9 @@ _THREE_OF_A_LINE = Box((5, 1), (*_nodes((100, 3, 16)), Node(16, 3, (1, 1))))
         (_swap(300, 20, -100, -5000, at=5), True),
         (Box((0, 3), _nodes((3, 60000, 50000), (40, 1300, 1240), (31, 40, 40), (40, 1, 1))), True),
         (Box((0, 3), _nodes((1300, 50, 50), (50, 1, 1))), True),
+        # steps of three loops start anywhere in lines
+        (_UNEVEN, True),
+        (_UNEVEN, False),
         # a long run
         (Box((0, 3), _nodes((100000, 1, 1))), True),
         # the loop around the pieces goes on in dst, and the one around both
@@ -242,6 +252,20 @@ def test_runs_that_follow_each_other_are_moved_as_whole_lines(box: Box, streams:
     assert sum(size_of(tile.outer) for tile in parts) <= 4 * box.size // contiguous_size(
         box.nodes, 1, 4
     )
+
+
+@pytest.mark.parametrize("size", [65, 40001], ids=["short", "long"])
+def test_loops_whose_steps_start_anywhere_in_lines_stay_loops(size: int) -> None:
+    extents = (47, 80, 33, 5)
+    (src, dst), nodes = (size, size), []
+    for extent in extents:
+        nodes.insert(0, Node(extent, extent, (2 * src, dst)))
+        src, dst = src * 2 * extent, dst * extent
+    box = Box((0, 9), (*nodes, Node(size, size, (1, 1))))
+    tiles = join_runs(box, 8, _NEWEST.instructions, streams=True, exceeds=True)
+    assert len(tiles) < 20
+    rows = sum(len(table) for tile in tiles for table in tile.tables.joined)
+    assert rows < 5000
 
 
 def test_threads_do_not_divide_pieces_within_lines_unless_src_is_far() -> None:
