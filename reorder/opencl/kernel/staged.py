@@ -313,8 +313,9 @@ class Staged(Body):
         chunks, k = self.chunks(self.dst), self.skewed
         if k is not None:
             # which rows of src hold data, and where rows of dst start
-            yield f"const int top = -(int)min(i{k}, (index_t){self.before(k)});"
-            yield f"const int bottom = (int)min(p.valid{k} - i{k}, (index_t){self.steps(k)});"
+            before, most = self.before(k), f"(index_t){self.loaded(k)}"
+            yield f"const int top = {before} - (int)min(i{k}, (index_t){before});"
+            yield f"const int bottom = (int)min(p.valid{k} - i{k} + {before}, {most});"
             yield f"const int start = -(int)min(i{k}, (index_t){self.steps(k)});"
         yield from self._loads(pattern, ["is_data"] if alone else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
@@ -346,17 +347,21 @@ class Staged(Body):
             return [f"{step} >= top && {step} < bottom"]
         return [f"i{loop} + {step} < p.valid{loop}"]
 
+    def _from_tile(self, loop: int, step: str) -> str:
+        """Return a step of a loop that is in local memory, counted from the start of the tile."""
+        return f"({step} - {self.before(loop)})" if loop == self.skewed else step
+
     def _places(
         self, pattern: Pattern, side: Side, s: int, chunks: int, inside: list[str]
-    ) -> Generator[str, None, tuple[str, str]]:
+    ) -> Generator[str, None, tuple[list[str], str]]:
         """Yield the lines that compute where vector n{s} of a side is.
 
-        Returns the condition that it may hold data, and how much of its run does.
+        Returns the conditions that it may hold data, and how much of its run does.
         """
         name = "src" if side is self.src else "dst"
-        digits: dict[int, Index] = {k: -self.before(k) for k, _, _ in self.rest(side)}
+        digits: dict[int, Index] = {}
         for k, digit in _digits(Text(f"n{s}") // chunks, self.rest(side)):
-            digits[k] = digit + digits[k]
+            digits[k] = digits.get(k, 0) + digit
         named = [(k, _digit(k, s)) for k in digits]
         for k, digit in digits.items():
             yield f"const int {_digit(k, s)} = {digit};"
@@ -364,12 +369,13 @@ class Staged(Body):
             if k != LANES and (self.packed_rows == 1 or k != self.dst.run[0]):
                 inside = [*inside, *self._within(side, k, _digit(k, s))]
         local = self.local.offset((k, Text(of)) for k, of in named)
+        named = [(k, self._from_tile(k, of)) for k, of in named]
         for c in "xy" if side.is_image else ():
             terms = (f"{of} * {_stride(f'{name}_{c}', k)}" for k, of in named)
             yield f"const int {c}{s} = (int)({' + '.join([f'{name}_{c}', *terms])});"
         if side.is_image:
             yield f"__local uchar *pixel{s} = (__local uchar *)tile + ({local + self.lead});"
-            return " && ".join(inside) or "1", ""
+            return inside, ""
         offset = (f"{of} * {_stride(name, k)}" for k, of in named)
         yield f"const index_t at{s} = {' + '.join([f'{name}_offset', *offset])};"
         yield f"const int local{s} = {local};"
@@ -382,7 +388,7 @@ class Staged(Body):
                 run = f"(int)min((index_t){run}, (p.size{b} - {index}{s}) * {span})"
             else:
                 inside = [*inside, f"{index}{s} < p.size{b}"]
-        return " && ".join(inside) or "1", run
+        return inside, run
 
     def _loads(self, pattern: Pattern, conditions: list[str]) -> Iterator[str]:
         """Return the loads of src, under conditions, and their stores to the tile."""
@@ -398,8 +404,8 @@ class Staged(Body):
             yield f"const uint n{s} = {start};"
             is_full = total % (pattern.work_items * len(starts)) == 0
             guards = [] if is_full else [f"n{s} < {total}u"]
-            inside, run = yield from self._places(pattern, side, s, chunks, guards)
-            inside = " && ".join([*([] if inside == "1" else [inside]), *conditions]) or "1"
+            found, run = yield from self._places(pattern, side, s, chunks, guards)
+            inside = " && ".join([*found, *conditions]) or "1"
             if side.is_image:
                 ctype, read = pattern.src.pixel_type, pattern.src.read("src", f"x{s}", f"y{s}")
                 yield f"{ctype} v{s} = ({ctype})(0);"
@@ -533,7 +539,7 @@ class Staged(Body):
     def _scatter(self, s: int, values: list[str], *, is_half: bool = False) -> Iterator[str]:
         """Return the stores of values, one of each lane of a vector of src, to the tile."""
         side, units = self.src, self.packed_rows * self.element
-        lead = self.lead * self.units_per_word // WORD
+        lead = (self.lead - self.dst.align) * self.units_per_word // WORD
         length = prod(map(self.steps, side.run))
         ctype = integer_type(units * WORD // self.units_per_word)
         for j, value in enumerate(values):
@@ -558,7 +564,8 @@ class Staged(Body):
         shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
         first = side.run[0]
         index = {k: f"i{k}" for k in range(len(pattern.loops))}
-        index |= {k: f"(i{k} + {_digit(k, s)})" for k, _, _ in self.rest(side)}
+        of = {k: self._from_tile(k, _digit(k, s)) for k, _, _ in self.rest(side)}
+        index |= {k: f"(i{k} + {step})" for k, step in of.items()}
         index[first] = f"(i{first} + r{s})"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
@@ -591,7 +598,8 @@ class Staged(Body):
             yield f"{head} {{"
             yield f"const uint n0 = {start};"
             guards = [] if total % pattern.work_items == 0 else [f"n0 < {total}u"]
-            inside, run = yield from self._places(pattern, side, 0, chunks, guards)
+            found, run = yield from self._places(pattern, side, 0, chunks, guards)
+            inside = " && ".join(found + ["low < high"] * side.is_shifted) or "1"
             place = f"((int)(n0 % {chunks}u) + {first}) * {side.lanes}"
             if side.is_image:
                 yield f"if ({inside}) {{"
@@ -624,7 +632,7 @@ class Staged(Body):
         yield f"const int r0 = {place} - {before};"
         start = "-r0" if self.skewed is None else "start - r0"
         yield f"const int low = max({start}, 0), high = min({run} - r0, {side.lanes});"
-        yield f"if (low < high) if ({inside}) {{"
+        yield f"if ({inside}) {{"
         local, column = Text("local0"), "r0"
         if side.rows is not None:
             yield "const int row = (int)mul_hi((uint)max(r0, 0), (uint)p.inverse);"
