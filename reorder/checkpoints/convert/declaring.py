@@ -101,12 +101,14 @@ def _sections(plan: Plan, layers: Layers, before: Json) -> Json | None:
 
 def _stays(said: Sequence[Said], src: Desc, dst: RecordDesc, method: str) -> bool:
     """Whether a section is as true of a new record as of the old one, in the same tensors."""
-    if not isinstance(src, RecordDesc) or src.tensors.keys() != dst.tensors.keys():
+    # options of another scheme are not what the keys of this one say
+    if not isinstance(src, RecordDesc) or src.name != dst.name:
         return False
     old, new = (dict(desc.options) for desc in (src, dst))
-    before, after = ((row := row_of(src.name, x, method)) and row.keys(x) for x in (old, new))
-    declared = [x.options for x in said if x.name == src.name == dst.name]
-    return before == after and any(options.items() <= new.items() for options in declared)
+    before, after = ((row := row_of(dst.name, x, method)) and row.keys(x) for x in (old, new))
+    declared = [x.options for x in said if x.name == dst.name]
+    is_same = src.tensors.keys() == dst.tensors.keys() and before == after
+    return is_same and any(options.items() <= new.items() for options in declared)
 
 
 def _layers(plan: Plan, config: Json, held: Json) -> Layers:

@@ -173,6 +173,17 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
         assert np.allclose(found, wanted, rtol=near, atol=0)
 
 
+def test_blocks_of_integers_do_not_become_floats_in_the_same_tensors(tmp_path: Path) -> None:
+    scheme = next(
+        each
+        for each in SCHEMES.values()
+        if each.record == "pack_quantized" and each.options.get("rows", 1) > 1
+    )
+    folder = write_model(tmp_path / "in", {"fc": scheme.make()[0]}, scheme.config)
+    rule = f"fc: {_named(scheme, 'bits')} -> compressed_mxfp4"
+    assert "their codes stand for different numbers" in refused(folder, tmp_path / "out", rule)
+
+
 _BY_RECORD = {scheme.record: scheme for scheme in SCHEMES.values()}
 
 
