@@ -257,7 +257,8 @@ def test_runs_that_follow_each_other_are_moved_as_whole_lines(box: Box, streams:
 @pytest.mark.parametrize("size", [65, 40001], ids=["short", "long"])
 def test_loops_whose_steps_start_anywhere_in_lines_stay_loops(size: int) -> None:
     extents = (47, 80, 33, 5)
-    (src, dst), nodes = (size, size), []
+    nodes: list[Node] = []
+    src = dst = size
     for extent in extents:
         nodes.insert(0, Node(extent, extent, (2 * src, dst)))
         src, dst = src * 2 * extent, dst * extent
