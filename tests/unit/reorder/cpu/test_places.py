@@ -181,6 +181,10 @@ _BESIDE_TABLE = (
 @example(_cases("bf16", (3, 33, 7, 64), "abcd", "acbd"), [18, 2], _LARGE, 1)
 @example(_cases("s8", (3, 33, 7, 64), "abcd", "acbd"), [9, 6], _LARGE, 1)
 @example(_cases("f32", (3, 33, 7, 48), "abcd", "acbd"), [4, 36], _LARGE, 2)
+# runs in steps that start anywhere in lines, with a table for each place
+@example(_cases("s8", (3, 13, 24, 9, 49), "abcde", "adcbe"), [9, 60], _SMALL, 2)
+@example(_cases("bf16", (3, 5, 24, 9, 33), "abcde", "adcbe"), [2, 0], _SMALL, 1)
+@example(_cases("s8", (3, 7, 11, 5, 130), "abcde", "adcbe"), [1], _LARGE, 2)
 # pairs of runs of half a line
 @example((memory_desc((20, 40, 3, 16), "bf16", "abcd"), _PAIRS_APART), [4, 48], _SMALL, 2)
 @example((memory_desc((20, 40, 3, 16), "bf16", "abcd"), _PAIRS_APART), [34, 32], _LARGE, 2)
