@@ -206,7 +206,7 @@ def _joined_boxes(
 
     inner = min(box.nodes, key=stride, default=Node(1, 1, (0, 0)))
     outer = sorted((node for node in box.nodes if node != inner), key=stride, reverse=True)
-    # steps start at every so many bytes of a line; within a call, anywhere
+    # calls start at places in a line that differ by multiples of this; steps within start anywhere
     grain = gcd(LINE_NBYTES, *(node.strides[1] for node in outer))
     size, period = min(run.extent, LINE_NBYTES), grain // gcd(grain, inner.strides[1])
     lines = min(_ROWS, _ROWS * grain // _FEW_PLACES)
