@@ -39,8 +39,9 @@ from reorder.plan.passes import moved
 # first-level cache.
 _RUNS, _ROWS = 8, 128
 # Where steps start at more places of a line than this, the tables of a call are shorter: there is
-# one for each place.
-_FEW_PLACES = 8
+# one for each place. The second number is for runs of less than a line: their rows have more
+# pieces.
+_FEW_PLACES, _FEW_PLACES_SHORT = 8, 2
 
 
 class RowPiece(NamedTuple):
@@ -209,7 +210,8 @@ def _joined_boxes(
     # calls start at places in a line that differ by multiples of this; steps within start anywhere
     grain = gcd(LINE_NBYTES, *(node.strides[1] for node in outer))
     size, period = min(run.extent, LINE_NBYTES), grain // gcd(grain, inner.strides[1])
-    lines = min(_ROWS, _ROWS * grain // _FEW_PLACES)
+    few = _FEW_PLACES if size == LINE_NBYTES else _FEW_PLACES_SHORT
+    lines = min(_ROWS, few * _ROWS * grain // LINE_NBYTES)
     steps = -(-lines * LINE_NBYTES // (len(starts) * size * period)) * period
     for part in parts_of(box._replace(nodes=(*outer, inner)), inner, steps):
         *around, within = part.nodes
