@@ -24,6 +24,7 @@ from reorder.threads import checked_threads
 # loaded late: a first call needs no fast call, and most moves have no tiles
 _fast_calls = load_late("reorder.cpu.runtime.fast_call")
 _tile_batches = load_late("reorder.cpu.schedule.tile_batches")
+_stages = load_late("reorder.cpu.runtime.stages")
 # how much longer a repeated call takes without its fast call
 _LOST_SECONDS = 2e-5
 
@@ -202,10 +203,8 @@ class LinkedBatch:
         if batch.kernel is not None:
             self._program, self._interpreter = batch.program, interpreter_at(batch.kernel)
         else:
-            # programs that consist of boxes load none of this
-            from reorder.cpu.runtime.stages import link, tile_interpreter_at
-
-            self._program, self._interpreter = link(batch), tile_interpreter_at()
+            stages = _stages()
+            self._program, self._interpreter = stages.link(batch), stages.tile_interpreter_at()
         self.origin = batch.place(np.zeros((1, len(Point._fields)), np.int64))
 
     def job_at(self, points: Words) -> tuple[Job, Words]:

@@ -187,3 +187,29 @@ assert os.waitpid(child, 0)[1] == 0
 
 def test_a_child_that_is_forked_while_logging_is_imported_can_import_it() -> None:
     assert run_python("-c", _LOADING).stderr == "said\nsaid\n"
+
+
+_LATE = """
+import sys
+import numpy as np, reorder
+from reorder.forks import importing_own
+
+class Watch:
+    def find_spec(self, name, *_):
+        if name.startswith("reorder.") and not importing_own._is_owned():
+            # whether another thread, which waits for this one, holds it
+            if importing_own.acquire(blocking=False):
+                importing_own.release()
+                print(name)
+
+sys.meta_path.insert(0, Watch())
+x = np.ones((6, 20, 7, 9), np.float32)
+for _ in range(3):
+    reorder.reorder(x, "nhwc")
+    reorder.reorder(x, "nChw16c", dtype="f64")
+"""
+
+
+def test_a_fork_waits_while_reorders_import_what_they_need() -> None:
+    """A child would wait forever for a module that another thread was importing."""
+    assert run_python("-c", _LATE).stdout == ""
