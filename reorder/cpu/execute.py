@@ -132,7 +132,8 @@ class PreparedReorder:
         schedule = self._schedule_at(dst_at)
         if schedule.has_workers:
             load_pool()
-        if not schedule.has_job:
+        # batches have their code, although there may be no job of them all
+        if not (schedule.batches and schedule.has_job):
             return
         if not self.is_fast_at(dst_at):
             place = dst_at % LINE_NBYTES

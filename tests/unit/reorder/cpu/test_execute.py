@@ -60,7 +60,7 @@ def test_a_thread_does_not_wait_while_another_one_compiles(monkeypatch: pytest.M
     ("threads", "is_joined"), [(1, True), (4, False)], ids=["one thread", "four threads"]
 )
 def test_jobs_that_write_elements_of_one_byte_do_not_run_at_once(
-    threads: int, is_joined: bool
+    threads: int, is_joined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     src, dst = (memory_desc((5000, 6), *form) for form in (("u4", "Ba3b"), ("s4", "Ba4b8b")))
     machine = this_machine()._replace(threads=threads, min_thread_nbytes=1)
@@ -70,6 +70,9 @@ def test_jobs_that_write_elements_of_one_byte_do_not_run_at_once(
     data = np.random.default_rng(5).integers(0, 256, src.min_nbytes, np.uint8)
     right, out = np.zeros(dst.min_nbytes, np.uint8), np.zeros(dst.min_nbytes, np.uint8)
     execute_reference(src, dst, data, right)
+    prepared.load_fast_call(out.ctypes.data)
+    # the code of all jobs was made
+    monkeypatch.delattr(execute, "LinkedBatch")
     for _ in range(3):
         out[:] = 255
         prepared(data, out)
