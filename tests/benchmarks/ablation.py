@@ -240,6 +240,8 @@ class Variant:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]
             sys.modules.update(kept)
+            # an import has set this to the package of the variant
+            reorder.cpu = sys.modules["reorder.cpu"]
 
     def _module(self, name: str) -> ModuleType:
         return self._modules[f"reorder.cpu.{name}"]
