@@ -132,7 +132,7 @@ def make_fast_call(
 
     Without a view, a side takes contiguous arrays as `BufferCheck` does. The function does nothing
     if an object is not such an array, if the two may overlap, or if workers must be started. The
-    table must outlive it. Returns None if there is no GIL to hold.
+    table must outlive it. Returns None in a free-threaded Python.
     """
     method = fast_call()
     if method is None:
@@ -198,7 +198,7 @@ _methods: dict[str, _Method] = {}
 
 
 def fast_call() -> _Method | None:
-    """Return the function as Python's C API takes it; None if there is no GIL to hold."""
+    """Return the function as Python's C API takes it; None in a free-threaded Python."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     if FAST_CALL not in _methods:

@@ -50,8 +50,8 @@ def pause(address: Any) -> None:
     from reorder.cpu.llvm.emit import call
 
     if is_arm():
-        # `yield` does nothing on cores of one thread; an instruction barrier, of the whole system
-        # as there is no other, takes as long as x86's pause
+        # `yield` does nothing on cores of one thread; an instruction barrier (15: of the whole
+        # system, the only scope there is) takes as long as a pause on x86
         call(address.builder, "llvm.aarch64.isb", ir.VoidType(), ir.IntType(32)(15))
     elif is_x86():
         call(address.builder, "llvm.x86.sse2.pause", ir.VoidType())
