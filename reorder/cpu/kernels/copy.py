@@ -53,6 +53,11 @@ _PARTS = (
 )
 
 
+# Without masked loads, how many lines are put together at once: their pieces are more stores than
+# any processor keeps outside its first-level cache.
+_PAIRS = 32
+
+
 class Rows(NamedTuple):
     """Rows to move from src to dst: `first` to `last`; only the valid ones hold data."""
 
@@ -206,41 +211,55 @@ def _emit_joined(rows: Rows) -> None:
     table = rows.dst_table + place * (WORD_NBYTES + rows.head.rows * row_nbytes)
     last = minimum(rows.last, table[0])
     rows = rows._replace(src_table=table + WORD_NBYTES, last=last).rebased()
-    line = Variable(elements.builder, elements.vector_type(LINE_NBYTES))
-    with loop(rows.first, rows.last) as row:
-        at = rows.src_table + row * row_nbytes
-        dst_at, nbytes = load_fields(at, JoinedRow)
-        first, dst = at + nbytes_of(JoinedRow), elements.moved(rows.dst, dst_at)
+    joins = rows.head.joins != 0
 
-        def piece(k: Value) -> tuple[Location, Value]:
-            src, mask = load_fields(first + k * nbytes_of(LinePiece), LinePiece)
-            return elements.moved(rows.src, src), mask
+    def piece_of(row: Value, k: Value) -> tuple[Location, Value]:
+        at = rows.src_table + row * row_nbytes + nbytes_of(JoinedRow)
+        src, mask = load_fields(at + k * nbytes_of(LinePiece), LinePiece)
+        return elements.moved(rows.src, src), mask
 
-        src, mask = piece(0)
+    def move_lines(row: Value) -> tuple[Value, Location]:
+        """Move the lines of a row but the last one; return their bytes, and where they start."""
+        dst_at, nbytes = load_fields(rows.src_table + row * row_nbytes, JoinedRow)
+        (src, _), dst = piece_of(row, 0), elements.moved(rows.dst, dst_at)
         with loop(0, nbytes, LINE_NBYTES) as i:
             elements.store_lines(elements.load_vector(src + i, LINE_NBYTES), dst + i)
-        with when(rows.head.joins != 0):
-            if has_masks():
+        return nbytes, dst
+
+    if has_masks():
+        line = Variable(elements.builder, elements.vector_type(LINE_NBYTES))
+        with loop(rows.first, rows.last) as row:
+            nbytes, dst = move_lines(row)
+            with when(joins):
                 line.value = elements.zeros(LINE_NBYTES)
                 with loop(0, pieces) as k:
-                    src, mask = piece(k)
+                    src, mask = piece_of(row, k)
                     lanes = mask.bitcast(ir.VectorType(ir.IntType(1), LINE_NBYTES))
                     line.value |= elements.load_masked(src + nbytes, lanes)
-            else:
-                other, _ = piece(pieces - 1)
-                line.value = _line_of_pair(elements, src + nbytes, other + nbytes, mask.ctpop())
-            elements.store_lines(line.value, dst + nbytes)
-
-
-def _line_of_pair(elements: Elements, src: Location, other: Location, count: Value) -> Value:
-    """Return a line made of the last `count` bytes of a row and the first bytes of another."""
-    space = stack_space(elements.builder, BYTE, 2 * LINE_NBYTES, LINE_NBYTES)
-    pair, own = Location(space, count.like(0)), src + (count - LINE_NBYTES)
-    # a row that has the whole line may be the last one in src
-    start = where(count < LINE_NBYTES, elements.address_of(other + count), elements.address_of(own))
-    for k, at in enumerate((own, Location(start, 0))):
-        elements.store_vector(elements.load_vector(at, LINE_NBYTES), pair + k * LINE_NBYTES)
-    return elements.load_vector(pair + (LINE_NBYTES - count), LINE_NBYTES)
+                elements.store_lines(line.value, dst + nbytes)
+        return
+    # the pieces of all these lines are stored to scratch before the first line is loaded from it:
+    # a load that needs two stores waits until both are in the cache
+    space = stack_space(elements.builder, BYTE, _PAIRS * 2 * LINE_NBYTES, LINE_NBYTES)
+    with loop(rows.first, rows.last, _PAIRS) as begin:
+        end = minimum(begin + _PAIRS, rows.last)
+        with when(joins), loop(begin, end) as row:
+            (own, mask), (other, _) = piece_of(row, 0), piece_of(row, pieces - 1)
+            _, nbytes = load_fields(rows.src_table + row * row_nbytes, JoinedRow)
+            count = nbytes + mask.ctpop()
+            own, other = own + (count - LINE_NBYTES), other + count
+            # a row that has the whole line may be the last one in src
+            start = where(mask != -1, elements.address_of(other), elements.address_of(own))
+            pair = Location(space, (row - begin) * (2 * LINE_NBYTES))
+            for k, at in enumerate((own, Location(start, count.like(0)))):
+                elements.store_vector(elements.load_vector(at, LINE_NBYTES), pair + k * LINE_NBYTES)
+        with loop(begin, end) as row:
+            nbytes, dst = move_lines(row)
+            with when(joins):
+                _, mask = piece_of(row, 0)
+                pair = Location(space, (row - begin) * (2 * LINE_NBYTES))
+                line = elements.load_vector(pair + (LINE_NBYTES - mask.ctpop()), LINE_NBYTES)
+                elements.store_lines(line, dst + nbytes)
 
 
 def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:

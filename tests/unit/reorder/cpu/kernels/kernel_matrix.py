@@ -15,7 +15,7 @@ from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.access import describe_access
 from reorder.cpu.schedule.select import MICRO_KERNELS, pack_for_kernels, select_kernel
-from tests.reorders import expect, move_guarded, random_bytes
+from tests.reorders import beyond_caches, expect, move_guarded, random_bytes
 
 T = TypeVar("T")
 
@@ -143,6 +143,17 @@ def runs(bits: int, half: int | None = None) -> set[str]:
     return kernels
 
 
+def joined() -> set[str]:
+    """Copy runs of a line and more that follow each other in dst, so that lines are shared."""
+    kernels = set()
+    for nbytes, count, at in product((64, 80, 128, 200), (3, 33, 70), (0, 16, 63)):
+        src = memory_desc((count, 3, nbytes), "s8", strides=(nbytes, count * nbytes + 2, 1))
+        dst = memory_desc((count, 3, nbytes), "s8", strides=(3 * nbytes, nbytes, 1), offset0=at)
+        kernels |= _check(src, dst, at_end=count % 2 == 0)
+        kernels |= _check(dst, src, at_end=count % 2 == 1)
+    return kernels
+
+
 def strided(bits: int) -> set[str]:
     """Move elements that are neighbours on neither side."""
     kernels = set()
@@ -173,6 +184,8 @@ def permuted(bits: int) -> set[str]:
 
 
 if __name__ == "__main__":
+    with beyond_caches():
+        sys.stdout.write(f"{sorted(joined())}\n")
     for bits in (8, 16):
         sys.stdout.write(f"{bits} {sorted(permuted(bits))}\n")
     for bits in DTYPES:
