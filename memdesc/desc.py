@@ -30,6 +30,7 @@ from memdesc.layout import (
     layout_by_tag,
 )
 from memdesc.layout_names import dense_tag, expression, name_of, names_of
+from memdesc.lazy import import_lock
 from memdesc.names import Name, expand_meta_tag, is_name, letters_for, resolve
 from memdesc.overlap import check_overlap
 from memdesc.swizzle import period_of
@@ -794,7 +795,8 @@ def _named(dims: tuple[int, ...], dtype: DataType, name: str) -> MemoryDesc:
     # asked first, as the error of an unknown name takes long to suggest similar ones
     if is_name(name, len(dims), dtype.bits):
         return desc_by_name(dims, dtype, name)
-    from memdesc.exchange import parse_layout  # only other notations need it
+    with import_lock:
+        from memdesc.exchange import parse_layout  # only other notations need it
 
     desc = parse_layout(name, dims, dtype)
     if isinstance(desc, MemoryDesc):

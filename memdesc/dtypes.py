@@ -21,6 +21,7 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable
 from memdesc.int64 import checked_int
+from memdesc.lazy import import_lock
 
 BYTE_BITS = 8
 
@@ -78,7 +79,8 @@ class DataType(Checked):
         if name != "numpy":
             msg = f"a DataType has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=self)
-        import ml_dtypes
+        with import_lock:
+            import ml_dtypes
 
         dtype = np.dtype(getattr(ml_dtypes, _ML_NAMES[self.name]))
         object.__setattr__(self, name, dtype)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from functools import cached_property
 from itertools import pairwise
 from math import lcm, prod
 from operator import itemgetter
@@ -31,6 +30,7 @@ from memdesc.errors import (
 )
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, exact_rows
+from memdesc.lazy import cached_property
 from memdesc.swizzle import (
     Terms,
     concerned,

@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use."""
+"""What is made at its first use: names of a package, and attributes of a value."""
 
 from __future__ import annotations
 
@@ -6,25 +6,39 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cached_property as locked_property
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value")
 
 # Held during an import: a child forked meanwhile by another thread could not finish that import.
-_importing = threading.RLock()
+import_lock = threading.RLock()
 with suppress(AttributeError):  # Windows does not fork
     os.register_at_fork(
-        before=_importing.acquire,
-        after_in_parent=_importing.release,
-        after_in_child=_importing.release,
+        before=import_lock.acquire,
+        after_in_parent=import_lock.release,
+        after_in_child=import_lock.release,
     )
+
+
+class cached_property(locked_property[_Value]):  # noqa: N801 - that of functools
+    """A cached property that holds no lock, unlike that of Python 3.11.
+
+    A child that is forked while another thread holds one could never get it.
+    """
+
+    def __init__(self, function: Callable[[Any], _Value]) -> None:
+        super().__init__(function)
+        self.lock = nullcontext()
 
 
 def lazy(
     package: str,
     homes: Mapping[str, str],
     modules: Collection[str] = (),
-    importing: Callable[[], AbstractContextManager[Any]] = lambda: _importing,
+    importing: Callable[[], AbstractContextManager[Any]] = lambda: import_lock,
 ) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package; `homes` has the module of each name.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from functools import cached_property
 
 from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, memory_desc
@@ -17,6 +16,7 @@ from memdesc.immutable import value_class
 from memdesc.int64 import RUNTIME, check_length, checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import tag_of
+from memdesc.lazy import cached_property
 from memdesc.names import letters_for
 from memdesc.tags import FormatTag, check_letters
 

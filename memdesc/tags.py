@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnknownFormatError, excerpt, short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_ints, entries_of, exact_rows
+from memdesc.lazy import cached_property
 from memdesc.tuples import NamedTuple
 
 __all__ = [

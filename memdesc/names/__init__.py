@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
 from memdesc.immutable import immutable
+from memdesc.lazy import import_lock
 from memdesc.names import cldnn, onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.vocabulary import ANY_WIDTH, Vocabulary, refuse
@@ -27,7 +28,8 @@ def vocabularies() -> Iterator[Vocabulary]:
     """Yield all vocabularies; the first that knows a name reads it."""
     yield from (onednn.VOCABULARY, cldnn.VOCABULARY)  # those whose names follow rules
     # loaded when neither has a name, or when all names are listed
-    from memdesc.names.systems import VOCABULARIES
+    with import_lock:
+        from memdesc.names.systems import VOCABULARIES
 
     yield from VOCABULARIES
 

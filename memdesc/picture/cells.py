@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from memdesc.banks import BANKS, WORD
 from memdesc.dtypes import DataType
 from memdesc.layout import Block, Layout, axis_index, indices_at, memory_order, moving_blocks
+from memdesc.lazy import cached_property
 from memdesc.tags import LETTERS, Digit, axis_name
 from memdesc.tuples import NamedTuple
 

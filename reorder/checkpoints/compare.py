@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import combinations
 from math import isqrt, prod
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.immutable import immutable
+from memdesc.lazy import cached_property
 from memdesc.record import BIT_PLANES, Field, RecordDesc, record_desc
 from memdesc.record.gguf import GGUF_TYPES
 from memdesc.tuples import NamedTuple

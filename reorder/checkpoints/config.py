@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from math import comb
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 from memdesc import MemdescError
 from memdesc.errors import about, short_repr
+from memdesc.lazy import cached_property
 from memdesc.record.rows import SCHEMES
 from memdesc.record.scheme import block_sizes
 from memdesc.tuples import NamedTuple

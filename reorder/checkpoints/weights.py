@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.errors import about, short_repr
+from memdesc.lazy import cached_property
 from memdesc.record import RecordDesc, record_desc
 from memdesc.record.bind import SHOWN, Stored, bind, difference
 from memdesc.record.rows import SCHEMES, read_name

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
+from memdesc.lazy import cached_property
 from memdesc.names.images import is_image
 from memdesc.tuples import NamedTuple
 from reorder.api import reorder

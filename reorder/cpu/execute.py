@@ -7,6 +7,7 @@ import numpy as np
 
 from memdesc import MemoryDesc, array_desc
 from memdesc.dtypes import BYTE_BITS
+from memdesc.lazy import cached_property
 from reorder.cpu.host import this_machine
 from reorder.cpu.machine import LINE_NBYTES, Machine
 from reorder.cpu.runtime.jit import FAST_CALL, SHARED_JOB, interpreter_at, is_due
@@ -171,17 +172,13 @@ class _Schedule:
             and not any(batch.indirect for batch in scheduled)
             and (len(scheduled) == 1 or (len(scheduled) > 1 and not is_shared))
         )
-        self._linked: list[LinkedBatch] = []
         # the job, once it was needed, and what owns its tables
         self._kept: list[tuple[Any, LinkedBatch]] = []
 
-    @property
+    @cached_property
     def batches(self) -> list["LinkedBatch"]:
         """The batches with their code, which is compiled where there is none."""
-        # `cached_property` of Python 3.11 holds a lock meanwhile, for which a fork does not wait
-        if not self._linked:
-            self._linked = [*map(LinkedBatch, self.scheduled)]
-        return self._linked
+        return [*map(LinkedBatch, self.scheduled)]
 
     def job_at(self) -> int:
         """Return the address of the job of all batches; its interpreters are compiled first."""

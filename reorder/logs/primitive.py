@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from math import isfinite
 from typing import Any
 
@@ -18,6 +18,7 @@ from memdesc.desc import MemoryDesc
 from memdesc.errors import MemdescError, short_repr
 from memdesc.immutable import immutable, value_class
 from memdesc.int64 import RUNTIME
+from memdesc.lazy import cached_property
 from memdesc.runtime_dims import RuntimeDesc
 from memdesc.tuples import NamedTuple
 from memdesc.verbose import DIMS, from_verbose, read_dims

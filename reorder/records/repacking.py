@@ -12,7 +12,7 @@ rounded if the caller allows it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from memdesc import MemdescError, data_type
 from memdesc.dtypes import BYTE_BITS
 from memdesc.errors import short_repr
+from memdesc.lazy import cached_property
 from memdesc.record import BIT_PLANES, Number, RecordDesc, Rule, record_desc
 from memdesc.record.rows import read_name
 from memdesc.tuples import NamedTuple
