@@ -107,7 +107,8 @@ def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str,
 def test_kernels_for_other_processors_are_right_on_this_one(processor: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("kernel_matrix.py")
     ran = run_python(program, **environment_of(processor, tmp_path))
-    assert ran.stdout.count("transposed") == len(DTYPES) + 2
+    # elements of 4 bits are transposed as bytes; bytes and pairs of them are permuted too
+    assert ran.stdout.count("transposed") == len(DTYPES) - 1 + 2
 
 
 _LARGE = {
