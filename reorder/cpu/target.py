@@ -118,6 +118,7 @@ _LASTING = (*_INSTRUCTIONS, "vendor_id", "cpu family", "model", "stepping", "mic
 _PROCESSOR = "processor"
 
 
+@cache
 def version_of(package: str) -> str:
     """Return the version of a package with a file for it, such as llvmlite's, without importing."""
     spec = PathFinder.find_spec(package)
