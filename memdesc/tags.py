@@ -236,10 +236,8 @@ def check_letters(letters: object, ndims: int | None) -> str:
 _MAX_TEXT = 4096
 
 # Patterns are compiled on first use: compiling them here would take most of the import time.
-# An outer letter has neither an extent nor a step; numbers of 19 digits may fit int64.
-_LETTER_OR_BLOCK = (
-    r"(?P<extent>[0-9]{0,19})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,19})\.?)?"
-)
+# Extent, axis and step; an outer letter has only an axis. Numbers of 19 digits may fit int64.
+_LETTER_OR_BLOCK = r"([0-9]{0,19})([A-Za-z]|\([A-Za-z]+\))(?:/([0-9]{1,19})\.?)?"
 _ALIGN = r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,19})"
 
 
@@ -282,7 +280,7 @@ def count_digits(part: str) -> int | None:
     tokens = list(re.finditer(_LETTER_OR_BLOCK, part))
     if sum(len(token[0]) for token in tokens) < len(part):
         return None
-    return sum(1 for token in tokens if token["extent"] != "1")
+    return sum(1 for token in tokens if token[1] != "1")
 
 
 @lru_cache(maxsize=4096)
@@ -329,7 +327,7 @@ class _Parser:
             if match is None:
                 rest = excerpt(self.body[at:])
                 raise self.error(at, f"expected a letter or a block such as 16b, found {rest}")
-            name, extent, step = match["axis"], match["extent"], match["step"]
+            extent, name, step = match.groups()
             dims = self._dims(at, name)
             if extent and (int(extent) == 0 or (step and int(step) == 0)):
                 raise self.error(at, f"block {match[0]} has a size of zero")
