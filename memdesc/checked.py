@@ -7,7 +7,6 @@ against accidents only: a malicious pickle can run any code.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
@@ -45,7 +44,7 @@ class Checked:
         return cls(*arguments)
 
     def _arguments(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, member.name) for member in fields(self) if member.init)  # type: ignore[arg-type] # of a dataclass; other classes override this
+        return tuple(getattr(self, name) for name in self.__match_args__)  # type: ignore[attr-defined] # of a dataclass; other classes override this
 
 
 def remade(cls: type[Checked], *arguments: Any) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import lru_cache
 from math import prod
 from operator import is_not
@@ -194,7 +193,7 @@ class MemoryDesc(Written):
             "dims": self.dims,
             "offset0": self.offset0,
             "padded_offsets": self.padded_offsets,
-            "extra": None if self.extra is None else asdict(self.extra),
+            "extra": self.extra and {**vars(self.extra)},
         }
         if self.letters is not None:
             fields["letters"] = self.letters

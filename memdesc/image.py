@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import field
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,7 +12,7 @@ from memdesc.checked import SCHEMA, Written, check_schema, check_types
 from memdesc.desc import MemoryDesc, desc_of, letters_of
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, counted, short_repr
-from memdesc.immutable import part, value_class
+from memdesc.immutable import field, part, value_class
 from memdesc.index import Index
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import check_dims, dim_name, layout_by_tag

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
@@ -29,25 +28,43 @@ value._replace(stride=...) returns a changed copy
     return cls
 
 
+class _Options(dict[str, Any]):
+    """The options of a field of a value class: what `dataclasses.field` takes."""
+
+
+def field(**options: Any) -> Any:
+    """Return what the body of a value class assigns to a field with options."""
+    return _Options(options)
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(cls: type[T]) -> type[T]:
     """Make an immutable dataclass; add equality, a hash and a repr unless the class has its own.
 
-    `dataclass(frozen=True)` compiles six functions for each class, and so took a tenth of the first
-    call of a process; this compiles none.
+    `dataclasses` takes long to load, and compiles six functions for each frozen class. Without it,
+    the first call of a process takes a tenth less time.
     """
-    cls = dataclass(init=False, repr=False, eq=False)(cls)
-    members = fields(cls)  # type: ignore[arg-type] # it is a dataclass now
-    own = vars(cls)
-    made = {"__init__": _constructor(cls, members)}
-    if "__repr__" not in own:
-        shown = [member.name for member in members if member.repr]
+    members: dict[str, _Options] = {}
+    for name, declared in cls.__annotations__.items():
+        if not str(declared).startswith("ClassVar"):
+            given = vars(cls).get(name, _Options())
+            members[name] = given if isinstance(given, _Options) else _Options(default=given)
+            if "default" in members[name]:
+                setattr(cls, name, members[name]["default"])
+            elif name in vars(cls):
+                delattr(cls, name)
+    arguments = {name: member for name, member in members.items() if member.get("init", True)}
+    made = {"__init__": _constructor(cls, arguments)}
+    if "__repr__" not in vars(cls):
+        shown = [name for name, member in members.items() if member.get("repr", True)]
         made["__repr__"] = lambda self: (
             f"{type(self).__qualname__}"
             f"({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
         )
-    if "__eq__" not in own:
-        compared = attrgetter(*(member.name for member in members if member.compare))
+    if "__eq__" not in vars(cls):
+        compared = attrgetter(
+            *(name for name, member in members.items() if member.get("compare", True))
+        )
         made["__eq__"] = lambda self, other: (
             compared(self) == compared(other) if type(other) is type(self) else NotImplemented
         )
@@ -56,27 +73,50 @@ def value_class(cls: type[T]) -> type[T]:
         function.__name__ = name
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, function)
+    further = {"__match_args__": tuple(arguments), "__replace__": _replace}
+    for name, value in {**further, "__dataclass_fields__": _Fields(cls, members)}.items():
+        setattr(cls, name, value)
     return immutable(cls)
 
 
-def _constructor(cls: type, members: tuple[Field[Any], ...]) -> Any:
+def _constructor(cls: type, arguments: dict[str, _Options]) -> Any:
     """Return a constructor that sets the fields, and calls `__post_init__` if there is one."""
     has_check = hasattr(cls, "__post_init__")
-    given = [member for member in members if member.init]
-    names = tuple(member.name for member in given)
-    factories = {member.name: member.default_factory for member in given}
-    defaults = (member.default for member in given if member.default is not member.default_factory)
+    names = tuple(arguments)
+    defaults = (option["default"] for option in arguments.values() if "default" in option)
     put = object.__setattr__
 
     def fill(self: Any, values: tuple[Any, ...]) -> None:
         for name, value in zip(names, values):  # noqa: B905 - the constructor gives one for each
-            put(self, name, factories[name]() if value is MISSING else value)  # type: ignore[operator] # only a field with a factory has no default
+            put(self, name, value)
         if has_check:
             self.__post_init__()
 
     made = constructor(names, defaults, fill, cls.__module__)
-    made.__annotations__ = {member.name: member.type for member in given} | {"return": None}
+    made.__annotations__ = {name: cls.__annotations__[name] for name in names} | {"return": None}
     return made
+
+
+class _Fields:
+    """The fields of a class as `dataclasses` has them, made when it asks for them."""
+
+    def __init__(self, owner: Any, members: dict[str, _Options]) -> None:
+        self._owner, self._members = owner, members
+
+    def __get__(self, _value: object, _cls: type) -> Any:
+        from dataclasses import field, make_dataclass
+
+        declared, title = self._owner.__annotations__, self._owner.__name__
+        parts = [(name, declared[name], field(**member)) for name, member in self._members.items()]
+        made: Any = make_dataclass(title, parts, init=False, repr=False, eq=False)
+        self._owner.__dataclass_fields__ = made.__dataclass_fields__
+        return made.__dataclass_fields__
+
+
+def _replace(self: Any, /, **changes: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(self, **changes)
 
 
 def part(path: str, doc: str | None) -> Any:
@@ -94,6 +134,8 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
 
 def _reason(cls: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
+    from dataclasses import fields, is_dataclass
+
     title = cls.__name__
     article = "an" if title[0] in "AEIOU" else "a"
     members = fields(cls) if is_dataclass(cls) else ()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from itertools import pairwise
 from math import lcm, prod
 from operator import itemgetter
@@ -28,7 +27,7 @@ from memdesc.errors import (
     counted,
     short_repr,
 )
-from memdesc.immutable import immutable, value_class
+from memdesc.immutable import field, immutable, value_class
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, exact_rows
 from memdesc.lazy import cached_property
 from memdesc.swizzle import (

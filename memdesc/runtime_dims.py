@@ -6,13 +6,12 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 
 from memdesc.checked import Checked, check_types
 from memdesc.desc import MemoryDesc, memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, about
-from memdesc.immutable import value_class
+from memdesc.immutable import field, value_class
 from memdesc.int64 import RUNTIME, check_length, checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import tag_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from types import MappingProxyType
+from typing import Any
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.immutable import value_class
 from memdesc.tags import FormatTag, parse_tag
 from memdesc.tuples import NamedTuple
 
@@ -17,6 +17,7 @@ _INTEGER_BITS = 8
 _PAIR = "t"
 # the key of a tag that holds for elements of any width
 ANY_WIDTH = 0
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_names(file: str) -> tuple[str, ...]:
@@ -87,8 +88,7 @@ def rows_of(table: str) -> dict[str, Row]:
     return rows
 
 
-@value_class
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """The names of one system: a table of rows, or a subclass where names follow rules.
 
     `noun` is what the names stand for in messages: ``packing of weights``. `start` is a regular
@@ -100,11 +100,11 @@ class Vocabulary:
 
     name: str
     noun: str
-    rows: Mapping[str, Row] = field(default_factory=dict)
+    rows: Mapping[str, Row] = _NONE
     start: str = ""
-    refused: Mapping[str, str] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    dims: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = _NONE
+    aliases: Mapping[str, str] = _NONE
+    dims: Mapping[str, str] = _NONE
     scopes: tuple[str, ...] = ()
 
     def bare(self, name: str) -> str:

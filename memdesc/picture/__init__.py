@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
 from html import escape
 from importlib import import_module
 from importlib.resources import files
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.immutable import value_class
+from memdesc.immutable import field, value_class
 from memdesc.picture.svg import document, label
 
 __all__ = ["Picture"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import numpy as np
 
 from memdesc.checked import Checked, check_types
 from memdesc.errors import MemdescError, OverlapError, short_repr
-from memdesc.immutable import value_class
+from memdesc.immutable import field, value_class
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.overlap import are_apart

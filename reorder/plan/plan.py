@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
-from memdesc.immutable import value_class
+from memdesc.immutable import field, value_class
 from memdesc.tags import FormatTag
 from reorder.plan.boxes import planned_boxes
 from reorder.values.attr import Attr, check_attr

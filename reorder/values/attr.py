@@ -5,7 +5,6 @@ Names and meanings are oneDNN's (3.13, reorder primitive), but here dst may have
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 from math import isfinite
 from operator import attrgetter
@@ -16,7 +15,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
-from memdesc.immutable import value_class
+from memdesc.immutable import field, value_class
 from memdesc.int64 import checked_flag, checked_int, checked_ints
 from memdesc.tags import MAX_NDIMS
 from memdesc.tuples import NamedTuple

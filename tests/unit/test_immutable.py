@@ -2,7 +2,7 @@
 
 import ast
 import importlib
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,6 +13,7 @@ import memdesc
 import reorder
 from memdesc.checked import Checked
 from memdesc.index import Index
+from tests.programs import run_python
 
 # an open file is not a value, nor is memory on a device, whose events change
 _NOT_VALUES = {"Checkpoint", "DeviceMemory"}
@@ -88,6 +89,23 @@ def test_the_types_of_arguments_can_be_found() -> None:
         assert found.pop("return") is type(None)
         assert found == {name: declared[name] for name in found}
         assert found
+
+
+def test_dataclasses_finds_the_fields_of_a_value() -> None:
+    script = "import sys, memdesc, reorder.cpu; print('dataclasses' in sys.modules)"
+    assert run_python("-c", script).stdout == "False\n"
+    found = {each.name: each for each in fields(reorder.Attr)}
+    assert reorder.Attr.__match_args__ == tuple(name for name in found if found[name].init)
+    assert (found["beta"].default, found["beta"].type) == (0.0, "float")
+    assert (found["parameters"].init, found["parameters"].default) == (False, MISSING)
+    image = memdesc.image_desc((1, 6, 5, 4), "f16", "tvm_texture")
+    assert [each.name for each in fields(image) if not each.compare] == ["name"]
+    assert fields(image) == fields(memdesc.ImageDesc)
+    # what `copy.replace` calls from Python 3.13 on
+    attr: Any = reorder.Attr(beta=0.5)
+    assert attr.__replace__(saturate=True) == reorder.Attr(beta=0.5, saturate=True)
+    with pytest.raises(ValueError, match="parameters is declared with init=False"):
+        replace(reorder.Attr(), parameters=())
 
 
 def test_what_a_value_finds_out_itself_is_one_of_its_attributes() -> None:

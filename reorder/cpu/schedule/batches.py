@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from memdesc.dtypes import BYTE_BITS
-from memdesc.immutable import value_class
+from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
 from reorder.cpu.schedule.indirect import has_table, schedule_table
@@ -47,8 +47,7 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     return packed_bits == bits and box.size > _MAX_SINGLE_MOVES
 
 
-@value_class
-class Batch:
+class Batch(NamedTuple):
     """A program, and how threads share its work."""
 
     # the variant whose interpreter of boxes runs the program; None: the interpreter of tiles

@@ -1,7 +1,6 @@
 """The batches of a plan that needs tiles: those that convert, and moves that go through scratch."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -77,7 +76,7 @@ def _indirect_batches(
     if tiles:
         padding = builder.move_indirect(zeros_of(src_and_dst(box))._replace(indirect=indirect))
         place = partial(place_padding, bits=builder.plan.dst.dtype.bits)
-        batches.append(replace(padding, place=place))
+        batches.append(padding._replace(place=place))
     return batches
 
 
