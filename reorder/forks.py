@@ -1,4 +1,4 @@
-"""Locks and imports that forks must wait for.
+"""Locks and imports that forks, and the end of the interpreter, must wait for.
 
 A fork waits, so that the child does not inherit a lock that none of its threads will release. This
 module is imported before LLVM, so that a fork that waits for LLVM to be imported also takes the
@@ -12,9 +12,11 @@ after it, before anything is imported that may log.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -26,15 +28,42 @@ importing_own = threading.RLock()
 
 def importing() -> AbstractContextManager[Any]:
     """Return the same lock, for code of others that is imported or compiled, which may log."""
-    if not _State.follows_logging:
-        _load_logging()
-        _register()
-        import logging
+    with _State.loading:
+        if not _State.follows_logging:
+            _load_logging()
+            _register()
+            import logging
 
-        # waits for a fork that already holds the lock of logging, which all loggers need
-        logging.getLogger("reorder")
-        _State.follows_logging = True
+            # waits for a fork that already holds the lock of logging, which all loggers need
+            logging.getLogger("reorder")
+            _State.follows_logging = True
     return importing_own
+
+
+# How long a thread that would compile waits for the end of its process, in seconds.
+_PATIENCE = 5
+
+
+def is_ending() -> bool:
+    """Whether the interpreter ends, and this is not its main thread, so it must not compile."""
+    return _State.is_ending and threading.current_thread() is not threading.main_thread()
+
+
+def wait_for_end() -> None:
+    """Wait until the process has ended; go on after a while, as it may wait for this thread."""
+    time.sleep(_PATIENCE)
+    _State.is_ending = False
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for code that is being compiled; then other threads compile no more.
+
+    A process that ends destroys what LLVM uses, and would crash if a thread still compiled.
+    """
+    _State.is_ending = True
+    with importing_own:
+        pass
 
 
 class _State:
@@ -44,9 +73,12 @@ class _State:
     waiting: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
     # whether a hook here is registered after that of logging
     follows_logging = "logging" in sys.modules
+    # held while logging is loaded, so that its hooks exist once; no fork waits for it
+    loading = threading.RLock()
     # the thread that forks, and how often `_before` was called for this fork
     forking: int | None = None
     calls = 0
+    is_ending = False
 
 
 def at_fork(
@@ -87,6 +119,7 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     if _is_last():
+        _State.loading, _State.is_ending = threading.RLock(), False
         for _, _, in_child in _State.waiting:
             in_child()
         importing_own.release()

@@ -21,7 +21,7 @@ from reorder.cpu.runtime.machine_code import linked, load, needs_llvm
 from reorder.cpu.schedule.select import Kernel as MoveKernel
 from reorder.cpu.schedule.select import parts_for
 from reorder.cpu.target import instructions, processor, version_of
-from reorder.forks import importing, importing_own
+from reorder.forks import importing, importing_own, is_ending, wait_for_end
 from reorder.stack import on_enough_stack, uninterrupted
 
 # The packages that write kernels, and those whose values and constants they use.
@@ -71,9 +71,15 @@ def kernel_at(kernel: Kernel) -> int:
     if kernel.name not in _addresses:
         # a signal handler has interrupted an import, for which another thread would wait
         is_inside = importing_own._is_owned()  # type: ignore[attr-defined] # noqa: SLF001 - as threading.Condition asks
+        made = None
         # compiling imports modules, also in the compilers
         with importing():
-            made = uninterrupted(lambda: _make(kernel, with_llvm=True), here=is_inside)
+            is_late = is_ending()
+            if not is_late:
+                made = uninterrupted(lambda: _make(kernel, with_llvm=True), here=is_inside)
+        if is_late:
+            wait_for_end()
+            return kernel_at(kernel)
         # on this thread, without the lock: a logging handler may need both
         if made is not None:
             _tell(kernel.name, *made)

@@ -111,3 +111,43 @@ last = Last()
 
 def test_a_function_runs_when_the_interpreter_clears_its_modules() -> None:
     assert run_python("-c", _LAST).stdout == "5 5\n"
+
+
+# One kernel is being compiled on a thread when the interpreter ends, and that thread needs others.
+_ENDING = """
+import atexit, os, threading, time
+atexit.register(lambda: late())  # the last to be called
+import numpy as np, reorder
+from reorder.cpu.runtime import compiler
+
+inside, compile_text = threading.Event(), compiler.compile_text
+x = np.ones((5, 7), np.float32)
+
+def slowly(text, symbol, *, moves):
+    os.write(1, b"<")
+    inside.set()
+    time.sleep(0.3)
+    compiled = compile_text(text, symbol, moves=moves)
+    os.write(1, b">")
+    return compiled
+
+def work():
+    for dtype in ("f32", "f16", "s8", "u8", "s16", "s32"):
+        reorder.reorder(x, "ba", dtype=dtype)
+
+def late():
+    time.sleep(0.5)
+    os.write(1, b"late")
+    reorder.reorder(x, "ab", dtype="f64")
+
+compiler.compile_text = slowly
+threading.Thread(target=work, daemon=True).start()
+inside.wait()
+"""
+
+
+def test_no_other_thread_compiles_while_the_interpreter_ends(tmp_path: Path) -> None:
+    """LLVM would crash, as its globals are destroyed."""
+    written = run_python("-c", _ENDING, NUMBA_CACHE_DIR=str(tmp_path)).stdout
+    first, late, last = written.partition("late")
+    assert (first, late, set(last[::2]), set(last[1::2])) == ("<>", "late", {"<"}, {">"})
