@@ -28,10 +28,27 @@ def constructor(
 @cache
 def _code(count: int) -> CodeType:
     """Return the code of a constructor with this many arguments."""
-    names = "".join(f"_{number}, " for number in range(count))
-    outer = eval(f"lambda _make: lambda _first, {names}: _make(_first, ({names}))")  # noqa: S307 - of numbers
+    if count < len(_CONSTRUCTORS):
+        outer = _CONSTRUCTORS[count]
+    else:
+        names = "".join(f"_{number}, " for number in range(count))
+        outer = eval(f"lambda _make: lambda _first, {names}: _make(_first, ({names}))")  # noqa: S307 - of numbers
     code: CodeType = outer(None).__code__
     return code
+
+
+# Those of few arguments, which most classes have: Python compiles them once, with this module.
+_CONSTRUCTORS: tuple[Callable[..., Any], ...] = (
+    lambda make: lambda first: make(first, ()),
+    lambda make: lambda first, a: make(first, (a,)),
+    lambda make: lambda first, a, b: make(first, (a, b)),
+    lambda make: lambda first, a, b, c: make(first, (a, b, c)),
+    lambda make: lambda first, a, b, c, d: make(first, (a, b, c, d)),
+    lambda make: lambda first, a, b, c, d, e: make(first, (a, b, c, d, e)),
+    lambda make: lambda first, a, b, c, d, e, f: make(first, (a, b, c, d, e, f)),
+    lambda make: lambda first, a, b, c, d, e, f, g: make(first, (a, b, c, d, e, f, g)),
+    lambda make: lambda first, a, b, c, d, e, f, g, h: make(first, (a, b, c, d, e, f, g, h)),
+)
 
 
 if TYPE_CHECKING or sys.version_info >= (3, 14):  # where bodies of classes hold no annotations

@@ -1,8 +1,8 @@
 """All vocabularies, searched in order: known names, the tag of a name, the letters of its dims.
 
 `onednn` and `cldnn`, whose names follow rules, and `weights` are files with one vocabulary each;
-`systems` has those of other systems, and `images` has the types of images. To add a vocabulary,
-write a table in `systems`, and add it to `VOCABULARIES` there.
+`systems` has those of other systems and lists all but oneDNN's, and `images` has the types of
+images. To add a vocabulary, write a table in `systems`, and add it to `VOCABULARIES` there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
 from memdesc.immutable import immutable
 from memdesc.lazy import import_lock
-from memdesc.names import cldnn, onednn
+from memdesc.names import onednn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.vocabulary import ANY_WIDTH, Vocabulary, refuse
 from memdesc.tags import LETTERS, FormatTag
@@ -26,8 +26,8 @@ from memdesc.tuples import NamedTuple
 
 def vocabularies() -> Iterator[Vocabulary]:
     """Yield all vocabularies; the first that knows a name reads it."""
-    yield from (onednn.VOCABULARY, cldnn.VOCABULARY)  # those whose names follow rules
-    # loaded when neither has a name, or when all names are listed
+    yield onednn.VOCABULARY
+    # loaded when oneDNN has no such name, or when all names are listed
     with import_lock:
         from memdesc.names.systems import VOCABULARIES
 
@@ -236,7 +236,8 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
     try:
         image = parse_image(name)
     except UnknownFormatError as error:
-        from memdesc.names.similar import did_you_mean, nearest  # only for a wrong name
+        from memdesc.names import cldnn  # only for a wrong name
+        from memdesc.names.similar import did_you_mean, nearest
 
         # it has the reason for images that cannot be described
         refuse(name, cldnn.VOCABULARY.refused)

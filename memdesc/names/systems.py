@@ -1,11 +1,11 @@
-"""Vocabularies of other systems, a table for each; `weights` has that of quantised weights."""
+"""Vocabularies of other systems, most of them a table."""
 
 from __future__ import annotations
 
 import re
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.names import weights
+from memdesc.names import cldnn, weights
 from memdesc.names.images import REFUSED, is_image
 from memdesc.names.vocabulary import Vocabulary, refuse, rows_of
 from memdesc.tags import FormatTag
@@ -210,6 +210,7 @@ _APART = (
 
 # in the order in which they are asked for a name
 VOCABULARIES = (
+    cldnn.VOCABULARY,
     _Mace("mace", "host buffer of MACE", rows_of(_MACE), "[A-Z]+$"),
     weights.VOCABULARY,
     _TensorRT("tensorrt", "format of TensorRT", rows_of(_TENSORRT), _TENSORRT_START),
