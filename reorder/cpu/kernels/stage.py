@@ -25,6 +25,8 @@ from reorder.cpu.llvm.emit import (
     loop,
     minimum,
     prefetch_to_read,
+    prefetch_to_write,
+    when,
     where,
 )
 from reorder.cpu.llvm.shuffle import concatenate, pick
@@ -179,6 +181,9 @@ def _emit_lines(row: _Row) -> None:
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
     start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
+    # other rows share the line of the tail, which ordinary stores write: they would wait for it
+    with when(((columns - start) & (line - 1)) > 0):
+        prefetch_to_write(elements.address_of(row.dst.start + (columns - 1)))
     run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):
         stop = start + ((columns - start) & -lanes)

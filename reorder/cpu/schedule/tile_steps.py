@@ -180,9 +180,11 @@ class StepWriter:
             start = self.offsets[operand]
             places, self.outer_strides[operand] = gathered(start, loops, rows.block)
             self.offsets[operand], values = 0, [table[places] for table in values]
-        if rows.shift:
-            # vectors may also load the operand that follows that of their last group
-            values = [np.append(table, table[-1]) for table in values]
+        streams = self._streams(dst, rows)
+        if rows.period and values:
+            is_long = dst.bits >= src.bits and rows.columns * dst.bits >= LONG_ROW_BITS
+            first = self._first_line(dst) if streams or is_long else 0
+            values = self._aligned(values, operand, first)
         if values:
             base = joined_in_lines(values)
         inverses = len(values[0]) if len(values) > 1 else 0
@@ -193,7 +195,7 @@ class StepWriter:
         lines = self._prefetched_lines(order)
         program = np.array([*head, *words, *lines], np.int64)
         bits = DATA_TYPES[self.conversion.src].bits if lines else 0
-        how = self._streams(dst, rows), bits, rows.operands
+        how = streams, bits, rows.operands
         code = StageTypes(src.dtype, dst.dtype, stage.work, operation, *how)
         self.steps.append(TileStep(code, program, 0, 1, src.base, dst.base, base, operand))
         return dst
@@ -225,6 +227,25 @@ class StepWriter:
         # the stage takes one for each line that the elements of the tile fill
         size = -(-prod(node.valid for node in nodes) * bits // LINE_BITS)
         return [*lines, *[0] * (size + 1)][: size + 1]
+
+    def _aligned(self, tables: list[Array], operand: int, first: int) -> list[Array]:
+        """Move operands so that those from element `first` of a row start a cache line.
+
+        The vectors that start lines of dst then load whole lines of operands. Groups may load the
+        operand after their last one, too.
+        """
+        lanes = LINE_NBYTES // tables[0].itemsize
+        before = -(self.offsets[operand] + first) % lanes
+        self.offsets[operand] += before
+        after = lanes - (before + len(tables[0])) % lanes
+        return [np.pad(table, (before, after), "edge") for table in tables]
+
+    def _first_line(self, dst: _Buffer) -> int:
+        """Return how many elements of the first tile are before its first whole line of dst."""
+        place = self.builder.place_of_tiles
+        if dst.base is not Base.DST or place is None:
+            return 0
+        return -(place + self.offsets[DST]) % (LINE_BITS // dst.bits)
 
     def _streams(self, dst: _Buffer, rows: TileRows) -> bool:
         """Whether non-temporal stores write rows to dst; rows of groups only beyond the caches."""

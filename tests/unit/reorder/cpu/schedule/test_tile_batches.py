@@ -9,12 +9,19 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import Attr, plan_reorder
-from reorder.cpu.machine import Instructions, Machine
+from reorder.cpu.machine import LINE_NBYTES, Instructions, Machine
 from reorder.cpu.schedule.batches import Batch, BatchBuilder
 from reorder.cpu.schedule.operands import Operands, dense_strides, find_rows
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_batches import join, tile_batches
-from reorder.cpu.schedule.tile_program import Operation, StageTable, StageTypes
+from reorder.cpu.schedule.tile_program import (
+    Operation,
+    StageTable,
+    StageTypes,
+    TileHead,
+    TileStep,
+)
+from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Node
 
 _MACHINE = Machine(threads=1, cache_nbytes=32 << 20)
@@ -179,6 +186,26 @@ def test_a_tile_has_as_many_elements_as_a_slot_holds_of_those_in_scratch(
         if isinstance(code, StageTypes)
     ]
     assert {table.rows * table.columns for table in tables} == {(1 << 17) // bits}
+
+
+@pytest.mark.parametrize("place", [0, 16, 18])
+@pytest.mark.parametrize(("dtype", "tag"), [("f32", "acdb"), ("bf16", "aBcd16b"), ("s8", "acdb")])
+def test_vectors_that_start_lines_of_dst_load_whole_lines_of_operands(
+    dtype: str, tag: str, place: int
+) -> None:
+    dims = (2, 32, 64, 64)
+    source, target = memory_desc(dims, "f32", tag), memory_desc(dims, dtype, tag)
+    size = target.dtype.nbytes(1)
+    place = place // size * size
+    builder = BatchBuilder(plan_reorder(source, target, _SCALE), 1, _LARGE, place)
+    program = tile_batches(builder)[0].program
+    offsets = program[len(TileHead._fields) :]
+    first = -place % LINE_NBYTES // size
+    codes = [k for k, word in enumerate(program) if isinstance(word, StageTypes)]
+    steps = [TileStep(*program[k : k + len(TileStep._fields)]) for k in codes]
+    (step,) = (step for step in steps if step.interpreter.operands is Operands.EACH)
+    start = offsets[step.operand_placed_by] + first
+    assert address_of(step.operand_base[start:]) % LINE_NBYTES == 0
 
 
 def test_joined_batches_keep_their_chunks_and_threads() -> None:
