@@ -134,10 +134,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "tiles of narrow elements": Mechanism({"schedule.post_ops:Conversion.is_single": _value(0)}),
     "permuted elements": Mechanism(
         {
-            "schedule.batches:permuted_boxes": _returns(()),
-            "schedule.tile_steps:permuted_boxes": _returns(()),
+            "schedule.permuted:_permuted_elements": _returns(()),
         }
     ),
+    "permuted blocks": Mechanism({"schedule.permuted:_permuted_blocks": _returns(())}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from memdesc.tuples import NamedTuple
-from reorder.cpu.kernels.copy import Rows, emit_copy, emit_strided
+from reorder.cpu.kernels.copy import Rows, emit_copy, emit_permuted_lines, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_range
 from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
 from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
-from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Kernel, Part
+from reorder.cpu.schedule.select import PERMUTED, RUN, STRIDED, TRANSPOSED, Kernel, Part
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
 
@@ -20,7 +20,8 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
     transposes = not {Part.TILES, Part.PERMUTED}.isdisjoint(kernel.parts)
-    moves = [_TRANSPOSED] * transposes + [_RUN] * (Part.RUNS in kernel.parts) + [_STRIDED]
+    moves = [_TRANSPOSED] * transposes + [_RUN] * (Part.RUNS in kernel.parts)
+    moves += [_PERMUTED] * (Part.PERMUTED_LINES in kernel.parts) + [_STRIDED]
     for step_range, instruction, index in each_range(call):
         box = load_fields(instruction, BoxHead)
         point = load_fields(call.points + index * nbytes_of(Point), Point)
@@ -113,4 +114,5 @@ def _transposition(step: _Step) -> Transposition:
 
 _TRANSPOSED = TRANSPOSED, lambda step: emit_transposed(_transposition(step))
 _RUN = RUN, lambda step: emit_copy(_rows(step), step.box.src_end)
+_PERMUTED = PERMUTED, lambda step: emit_permuted_lines(_rows(step))
 _STRIDED = STRIDED, lambda step: emit_strided(_rows(step))

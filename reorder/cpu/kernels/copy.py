@@ -22,6 +22,7 @@ from reorder.cpu.llvm.emit import (
     BYTE,
     Value,
     Variable,
+    call,
     either,
     kept,
     load_fields,
@@ -358,3 +359,50 @@ def emit_strided(rows: Rows) -> None:
             elements.store(element, elements.moved(dst, column * head.dst_stride))
         with loop(valid, head.extent) as column:
             elements.store(elements.zero, elements.moved(dst, column * head.dst_stride))
+
+
+_LINE = ir.VectorType(BYTE, LINE_NBYTES)
+
+
+def emit_permuted_lines(rows: Rows) -> None:
+    """Move rows of up to two lines whose bytes are in another order in src, in up to two lines."""
+    elements, head = rows.elements, rows.head
+    picks = rows.src_table + head.rows * WORD_NBYTES
+    loaded = [elements.lane_mask(head.valid - k, LINE_NBYTES) for k in (0, LINE_NBYTES)]
+    data, rest = rows.rebased().split()
+    with either(head.valid > LINE_NBYTES) as (two, one):
+        with two:
+            for src, dst, _ in data.loop():
+                first, second = (
+                    elements.load_masked(src + k * LINE_NBYTES, mask)
+                    for k, mask in enumerate(loaded)
+                )
+                with loop(0, head.extent, LINE_NBYTES) as i:
+                    line_picks, left = (picks + i).load_at(_LINE), head.extent - i
+                    line = _permuted(elements, "vpermi2var", first, line_picks, second)
+                    _store_part(
+                        elements, line, dst + i, left, elements.lane_mask(left, LINE_NBYTES)
+                    )
+        with one:
+            line_picks, stored = picks.load_at(_LINE), elements.lane_mask(head.extent, LINE_NBYTES)
+            for src, dst, _ in data.loop():
+                line = _permuted(
+                    elements, "permvar", elements.load_masked(src, loaded[0]), line_picks
+                )
+                _store_part(elements, line, dst, head.extent, stored)
+    for _, dst, _ in rest.loop():
+        emit_clear(elements, dst, head.extent)
+
+
+def _permuted(elements: Elements, name: str, *operands: Value) -> Value:
+    """Return the bytes of one or two lines that an instruction picks."""
+    return call(elements.builder, f"llvm.x86.avx512.{name}.qi.512", _LINE, *operands)
+
+
+def _store_part(elements: Elements, line: Value, dst: Location, nbytes: Value, mask: Value) -> None:
+    """Write the first bytes of a line, which are those in a mask; whole ones as lines."""
+    with either(nbytes >= LINE_NBYTES) as (whole, part):
+        with whole:
+            elements.store_lines(line, dst)
+        with part:
+            elements.store_masked(line, dst, mask)

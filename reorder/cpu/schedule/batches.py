@@ -7,9 +7,10 @@ from typing import Any
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import Machine
-from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
+from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.indirect import has_table, schedule_table
 from reorder.cpu.schedule.partition import Partition, partition
+from reorder.cpu.schedule.permuted import permuted_boxes
 from reorder.cpu.schedule.program import encode, points_in_bytes
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.runs import join_runs
@@ -131,9 +132,9 @@ class BatchBuilder:
         if box.indirect:
             return tuple(schedule_table(box, bits))
         # tiles of whole lines if there are any, otherwise tiles for the caches
-        boxes = permuted_boxes(box, bits, self.machine.instructions)
+        instructions = self.machine.instructions
+        boxes = permuted_boxes(box, bits, instructions, streams=self.streams)
         if not boxes and (self.streams or self.fills_lines):
-            instructions = self.machine.instructions
             boxes = join_runs(box, bits, instructions, streams=self.streams, exceeds=self.exceeds)
         if not boxes and (self.streams or self.fills_lines):
             boxes = rotate(box, bits, streams=self.streams)

@@ -19,7 +19,6 @@ from reorder.cpu.machine import (
     LINE_NBYTES,
     PAGE_NBYTES,
     PREFETCHED_PAGES,
-    Instructions,
 )
 from reorder.cpu.schedule.loops import count_contiguous, size_of
 from reorder.cpu.schedule.select import (
@@ -30,7 +29,6 @@ from reorder.cpu.schedule.select import (
     ScheduledBox,
     line_of,
     select_kernel,
-    select_permuted,
 )
 from reorder.plan.nodes import NOWHERE, Box, Node
 from reorder.plan.passes import moved, split_node
@@ -146,20 +144,6 @@ def find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     if long is None and scheduled.kernel_loop:
         long, steps = (scheduled.kernel_loop,), max(1, MAX_CALL_SIZE // prod(sizes))
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
-
-
-def permuted_boxes(box: Box, bits: int, instructions: Instructions) -> tuple[ScheduledBox, ...]:
-    """Schedule a box as permuted elements, cut to what a call moves.
-
-    Returns nothing for other boxes, and if the processor cannot permute the bytes of a line.
-    """
-    scheduled = select_permuted(box, bits) if instructions.permutes_lines else None
-    if not scheduled:
-        return ()
-    cut = find_cut(scheduled)
-    pieces = [*split_node(box, *cut)] if cut else []
-    parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
-    return parts if cut and len(parts) == len(pieces) else (scheduled,)
 
 
 def _in_pieces(box: Box, bits: int, *, is_shared: bool) -> Iterator[ScheduledBox]:

@@ -28,8 +28,10 @@ from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
+    PERMUTED,
     RUN,
     Part,
+    Permutation,
     ScheduledBox,
     parts_for,
     width_of,
@@ -67,7 +69,8 @@ class LoopHead(NamedTuple):
 class RowsHead(NamedTuple):
     """The fields of the kernels of runs and of strided elements.
 
-    Both tables of rows follow.
+    Both tables of rows follow, and for permuted lines a line of bytes that says which byte of src
+    each one comes from: `valid` counts the bytes that are loaded then.
     """
 
     # rows, and how many of them hold data: the first ones
@@ -180,7 +183,8 @@ def encode(
             group = scheduled.columns
         else:
             program += _encode_rows(scheduled)
-            parts |= {Part.RUNS} if scheduled.micro_kernel == RUN else set()
+            part = {RUN: Part.RUNS, PERMUTED: Part.PERMUTED_LINES}.get(scheduled.micro_kernel)
+            parts |= {part} if part else set()
             group, grain = scheduled.rows, 1
         inner, steps = map(size_of, (group, outer))
         shared_lines = scheduled.shared_lines(n for n in scheduled.box.nodes if n not in outer)
@@ -207,12 +211,16 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
         src_table, pieces = _joined_tables(scheduled)
     else:
         src_table, dst_table = _tables(scheduled, rows)
-    valid_rows = _count_valid(rows)
+    valid_rows, valid = _count_valid(rows), run.valid
+    picks: list[int] = []
+    if scheduled.permutation:
+        valid = max(scheduled.permutation.picks) + 1
+        picks = _words_of(scheduled.permutation)
     head = RowsHead(
         rows=size_of(rows),
         valid_rows=valid_rows,
         extent=run.extent,
-        valid=run.valid,
+        valid=valid,
         src_stride=run.strides[0],
         dst_stride=run.strides[1],
         src_span=max(src_table[:valid_rows], default=0),
@@ -220,7 +228,15 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
         pieces=pieces,
         place_shift=(LINE_NBYTES // (len(scheduled.tables.joined) or 1)).bit_length() - 1,
     )
-    return [*head, *dst_table, *src_table]
+    return [*head, *dst_table, *src_table, *picks]
+
+
+def _words_of(permutation: Permutation) -> list[int]:
+    """Return lines of bytes that say which byte each one comes from."""
+    picks = bytes(permutation.picks)
+    picks = picks.ljust(-(-len(picks) // LINE_NBYTES) * LINE_NBYTES, b"\0")
+    words: list[int] = np.frombuffer(picks, np.int64).tolist()
+    return words
 
 
 def _joined_tables(scheduled: ScheduledBox) -> tuple[Sequence[int], int]:
@@ -278,8 +294,7 @@ def _encode_transpose(
     loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)
     if permutation:
         words += islice(cycle(src_table), LINE_BITS // scheduled.bits)
-        picks = bytes(permutation.picks).ljust(LINE_NBYTES, b"\0")
-        words += np.frombuffer(picks, np.int64).tolist()
+        words += _words_of(permutation)
     return head, [*loop, *words]
 
 

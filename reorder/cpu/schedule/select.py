@@ -7,7 +7,7 @@ of a cache line.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import compress, permutations, product
+from itertools import compress, product
 from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
@@ -17,8 +17,10 @@ from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_o
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
 
-RUN, STRIDED, TRANSPOSED = 0, 1, 2
-MICRO_KERNELS = MappingProxyType({RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"})
+RUN, STRIDED, TRANSPOSED, PERMUTED = 0, 1, 2, 3
+MICRO_KERNELS = MappingProxyType(
+    {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed", PERMUTED: "permuted"}
+)
 
 # Only the first 32 elements of a group, a cache line of 16-bit ones, count towards its score.
 _LANES = 32
@@ -44,6 +46,10 @@ TILE = 256
 MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
+
+
+# Bits of the parts of permuted elements, and of these elements.
+PART_BITS, PERMUTED_BITS = (8, 16), (32, 64)
 
 
 def width_of(bits: int) -> int:
@@ -97,7 +103,7 @@ class ScheduledBox(NamedTuple):
     tables: Tables = Tables()
     # whether rows of joined runs end in a line that is put together
     joins: bool = False
-    # for a transposition whose elements are not contiguous on one side
+    # of lines, or for a transposition whose elements are not contiguous on one side
     permutation: Permutation | None = None
 
     @property
@@ -219,73 +225,15 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
         run = run._replace(strides=(width, width))
         box = box._replace(nodes=(*box.nodes[:-1], run))
     elif not box.is_zero and bits >= BYTE_BITS:
-        columns, rows = _transposed_groups(box.nodes, bits)
+        columns, rows = transposed_groups(box.nodes, bits)
         if columns and rows:
             return ScheduledBox(box, bits, TRANSPOSED, rows, columns)
     is_run = run.strides[1] == width and (run.strides[0] == width or box.is_zero)
-    rows = _row_loops(box.nodes[:-1]) or (one_step,)
+    rows = row_loops(box.nodes[:-1]) or (one_step,)
     return ScheduledBox(box, bits, RUN if is_run else STRIDED, rows, (run,))
 
 
-# Bits of the parts of permuted elements, and of these elements.
-PART_BITS, PERMUTED_BITS = (8, 16), (32, 64)
-
-
-def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
-    """Select the transposition of 32- or 64-bit elements whose parts are in another order in src.
-
-    On one side a row of elements, up to a line, has the first parts of all, then their second
-    parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps; or each element has
-    parts along two dims, as `ABcd8a16b2a` beside that. Returns None for other boxes.
-    """
-    is_whole = all(node.valid == node.extent for node in box.nodes)
-    if bits not in PART_BITS or not is_whole or box.indirect:
-        return None
-    width = width_of(bits)
-    if box.offsets[1] % width:
-        return None
-    for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
-        is_pair = part.strides[1 - side] == run.strides[side] == width
-        if is_pair and part.strides[side] == run.extent * width:
-            scheduled = _permuted(box, bits, side, (part, run))
-            if scheduled:
-                return scheduled
-    return None
-
-
-def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> ScheduledBox | None:
-    """Select it by two loops: contiguous on a side, and the first one on the other side too."""
-    part, run = pair
-    count, length, nbytes = part.extent, run.extent, width_of(bits)
-    others = tuple(node for node in box.nodes if node not in pair)
-    extents = (length, count) if side == 0 else (count, length)
-    row: tuple[Node, ...] = ()
-    if run.strides[1 - side] == count * nbytes and count * length * bits in PERMUTED_BITS:
-        count *= length
-        wide = count * bits
-        columns, rows = _transposed_groups(others, wide)
-        few, many = (columns, rows) if side == 0 else (rows, columns)
-    else:
-        wide = count * bits
-        # on the way to rows of a power of two, tiles of narrow elements are as fast
-        if wide != PERMUTED_BITS[0] or (side == 1 and length & (length - 1) == 0):
-            return None
-        strides = (count * nbytes, run.strides[1])
-        strides = strides if side == 0 else (run.strides[0], count * nbytes)
-        few = row = (run._replace(strides=strides),)
-        many = contiguous_group(others, 1 - side, wide)
-    if not (few and size_of(few) <= LINE_BITS // wide <= size_of(many)):
-        return None
-    columns, rows = (few, many) if side == 0 else (many, few)
-    scheduled = ScheduledBox(box._replace(nodes=(*others, *row)), wide, TRANSPOSED, rows, columns)
-    parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
-    if not row:
-        parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
-    picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
-    return scheduled._replace(permutation=Permutation(side, picks))
-
-
-def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the innermost loops whose steps fit in a table of rows, innermost first.
 
     At most one of them holds padding, and it becomes the outermost one.
@@ -324,7 +272,7 @@ def contiguous_group(nodes: tuple[Node, ...], side: int, bits: int) -> tuple[Nod
     return tuple(group)
 
 
-def _transposed_groups(
+def transposed_groups(
     nodes: tuple[Node, ...], bits: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the best prefixes of both groups that share no loop.
@@ -357,6 +305,7 @@ class Part(StrEnum):
     INTERLEAVED = "interleaved"
     WIDE_TILES = "wide tiles"
     PERMUTED = "permuted"
+    PERMUTED_LINES = "permuted lines"
 
 
 class Kernel(NamedTuple):
@@ -386,7 +335,8 @@ def parts_for(bits: int, instructions: Instructions) -> tuple[Part, ...]:
     is_whole = bits >= BYTE_BITS
     lacks_registers = LINE_BITS // bits > TILE_REGISTERS and instructions.masks
     is_permuted = bits in PERMUTED_BITS and instructions.permutes_lines
-    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted
+    permutes_lines = bits == BYTE_BITS and instructions.permutes_lines
+    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted, permutes_lines
     return tuple(compress(Part, has_part))
 
 

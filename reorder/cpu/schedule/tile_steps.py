@@ -17,9 +17,10 @@ from memdesc.dtypes import BYTE_BITS, DATA_TYPES
 from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.batches import BatchBuilder
-from reorder.cpu.schedule.cuts import permuted_boxes, tile_boxes
+from reorder.cpu.schedule.cuts import tile_boxes
 from reorder.cpu.schedule.operands import TileRows, dense_strides, find_rows, gathered, rows_of
 from reorder.cpu.schedule.partition import partition_chunks
+from reorder.cpu.schedule.permuted import permuted_boxes
 from reorder.cpu.schedule.post_ops import (
     Conversion,
     Stage,

@@ -221,6 +221,11 @@ _BESIDE_TABLE = (
 # permuted pairs and quads: tiles start lines, and the last one goes on with the first rows
 @example(_cases("bf16", (64, 48, 3, 3), "abcd", "ABcd16b16a2b"), [16, 18, 2], _LARGE, 1)
 @example(_cases("s8", (64, 48, 3, 3), "abcd", "ABcd4b16a4b"), [16, 9], _LARGE, 2)
+# permuted blocks: lines that start lines of dst, and blocks of two lines
+@example(_cases("s8", (99, 8, 8, 1), "abcd", "acbd"), [16, 9], _SMALL, 2)
+@example(_cases("bf16", (5, 70, 4, 4), "abcd", "badc"), [16, 2], _LARGE, 2)
+@example(_cases("f32", (99, 5, 5, 1), "abcd", "acbd"), [16, 4], _SMALL, 1)
+@example(_cases("s8", (100, 64, 3, 1), "ABcd4b16a4b", "ABcd16b16a"), [16, 63], _SMALL, 2)
 # rows that end in padding, and what follows the last one
 @example(_cases("f32", (5, 8, 9, 7), "acdb", "aBcd16b"), [4, 16], _SMALL, 2)
 @example(_cases("f32", (5, 3, 30, 40), "abcd", "aBcd16b"), [16, 56], _LARGE, 2)

@@ -183,10 +183,27 @@ def permuted(bits: int) -> set[str]:
     return kernels
 
 
+def blocks(bits: int) -> set[str]:
+    """Move blocks that lie in one piece on both sides, and whose elements change their order."""
+    kernels = set()
+    for m, n in product((2, 3, 4, 5, 7, 16), (2, 3, 8, 11)):
+        # many after each other, and in rows that change places
+        for dims, order in (((37, m, n), "acb"), ((5, 9, m, n), "badc")):
+            src = memory_desc(dims, DTYPES[bits], "abcd"[: len(dims)])
+            dst = memory_desc(dims, DTYPES[bits], order)
+            kernels |= _check(src, dst, at_end=n % 2 == 0)
+    for tag, other in (("4b16a4b", "16b16a"), ("8b16a2b", "16b16a"), ("3a5b", "5b3a")):
+        src = memory_desc((40, 52, 3), DTYPES[bits], f"BAc{tag}")
+        dst = memory_desc((40, 52, 3), DTYPES[bits], f"ABc{other}")
+        kernels |= _check(src, dst, at_end=False) | _check(dst, src, at_end=True)
+    return kernels
+
+
 if __name__ == "__main__":
     with beyond_caches():
-        sys.stdout.write(f"{sorted(joined())}\n")
+        sys.stdout.write(f"{sorted(joined() | blocks(16))}\n")
     for bits in (8, 16):
         sys.stdout.write(f"{bits} {sorted(permuted(bits))}\n")
     for bits in DTYPES:
         sys.stdout.write(f"{bits} {sorted(transposed(bits) | runs(bits) | strided(bits))}\n")
+        blocks(bits)

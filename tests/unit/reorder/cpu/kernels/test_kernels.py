@@ -28,7 +28,14 @@ from tests.reorders import (
     move_guarded,
     random_bytes,
 )
-from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, permuted, runs, strided, transposed
+from tests.unit.reorder.cpu.kernels.kernel_matrix import (
+    DTYPES,
+    blocks,
+    permuted,
+    runs,
+    strided,
+    transposed,
+)
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,
@@ -75,6 +82,14 @@ def test_every_kernel_is_on_the_page_of_explain() -> None:
 def test_rows_of_pairs_and_quads_are_permuted(bits: int, size: str) -> None:
     with _SIZES[size]():
         assert "transposed" in permuted(bits)
+
+
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize("bits", DTYPES)
+def test_blocks_are_permuted_within_lines(bits: int, size: str) -> None:
+    with _SIZES[size]():
+        # the kernels for processors that cannot permute lines
+        assert blocks(bits) <= {"transposed", "strided"}
 
 
 @pytest.mark.parametrize("at_end", [False, True])

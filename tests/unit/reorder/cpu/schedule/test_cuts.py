@@ -18,10 +18,12 @@ from reorder.cpu.schedule.loops import (
     offset_table,
     size_of,
 )
+from reorder.cpu.schedule.permuted import permuted_boxes, select_permuted
 from reorder.cpu.schedule.program import BoxHead, LoopHead, TransposeHead
 from reorder.cpu.schedule.rotation import rotate
 from reorder.cpu.schedule.runs import join_runs
 from reorder.cpu.schedule.select import (
+    PERMUTED,
     RUN,
     STRIDED,
     TRANSPOSED,
@@ -29,7 +31,6 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
     scaled,
     select_kernel,
-    select_permuted,
     width_of,
 )
 from reorder.plan import Box, Node
@@ -436,6 +437,37 @@ def test_runs_that_follow_each_other_are_joined_to_lines(
     run = box.nodes[-1]
     has_lines = run.extent * bits >= LINE_BITS and run.valid == run.extent
     assert joined(Instructions()) == (joins - {"caches"} if has_lines else set())
+
+
+@pytest.mark.parametrize(
+    ("case", "rows"),
+    [
+        # whole lines of blocks, and what they leave over
+        ("f32 abc acb 71x2x3", [(48, 35), (24, 1)]),
+        ("s8 ABcd4b16a4b ABcd16b16a 64x64x3x3", [(64, 64), (64, 256)]),
+        ("bf16 abcd badc 30x8x4x4", [(32, 240)]),
+        # blocks of more than a line, and of more than two
+        ("f32 abc acb 70x4x8", [(128, 70)]),
+        ("f32 abc acb 70x4x9", []),
+        # no block: other dims are between
+        ("f32 abcd adbc 30x40x4x4", []),
+    ],
+)
+def test_blocks_on_both_sides_are_rows_of_permuted_lines(
+    case: str, rows: list[tuple[int, int]]
+) -> None:
+    box, bits = _box(case, 0)
+    boxes = permuted_boxes(box, bits, _NEWEST.instructions)
+    assert {part.micro_kernel for part in boxes} <= {PERMUTED}
+    assert [(size_of(part.columns), size_of(part.rows)) for part in boxes] == rows
+    assert permuted_boxes(box, bits, Instructions(masks=True)) == ()
+
+
+def test_blocks_that_are_streamed_start_lines_wherever_dst_starts() -> None:
+    box, bits = _box("s8 abc acb 99x8x8", 16)
+    boxes = permuted_boxes(box, bits, _NEWEST.instructions, streams=True)
+    assert [part.fills_lines() for part in boxes] == [False, True, False]
+    assert [part.columns[0].extent for part in boxes] == [48, 64, 16]
 
 
 @pytest.mark.parametrize(

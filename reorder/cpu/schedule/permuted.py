@@ -1,0 +1,174 @@
+"""Permuted lines: elements of dst put in order by an instruction that permutes a line's bytes.
+
+Pairs and quads of narrow elements that are adjacent on only one side become wide elements of a
+transposition: a row of them, up to a line, is permuted when it is loaded or before it is stored.
+
+If the innermost loops of a box are contiguous in src and in dst alike, they are a block that lies
+in one piece on both sides: a small matrix that is transposed, as in `abc -> acb` of many, or the
+part `4b16a` of `ABcd16b16a` beside `16a4b` of `ABcd4b16a4b`. Such blocks are rows of permuted
+lines: as many blocks as a line holds, or one block of up to two lines.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import permutations, product
+
+from memdesc.dtypes import BYTE_BITS
+from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
+from reorder.cpu.schedule.cuts import cut_to_fit, find_cut
+from reorder.cpu.schedule.loops import offset_table, size_of
+from reorder.cpu.schedule.select import (
+    MANY_LINES,
+    PART_BITS,
+    PERMUTED,
+    PERMUTED_BITS,
+    TRANSPOSED,
+    Permutation,
+    ScheduledBox,
+    contiguous_group,
+    row_loops,
+    transposed_groups,
+    width_of,
+)
+from reorder.plan.nodes import Box, Node
+from reorder.plan.passes import split_node
+
+
+def permuted_boxes(
+    box: Box, bits: int, instructions: Instructions, *, streams: bool = False
+) -> tuple[ScheduledBox, ...]:
+    """Schedule a box as permuted elements or blocks, cut to what a call moves.
+
+    Returns nothing for other boxes, and if the processor cannot permute the bytes of a line. The
+    offsets of the box in dst count from the start of a line. With `streams`, non-temporal stores
+    write whole lines of blocks.
+    """
+    if bits < BYTE_BITS or box.is_zero or box.indirect or not instructions.permutes_lines:
+        return ()
+    return _permuted_elements(box, bits) or _permuted_blocks(box, bits, streams=streams)
+
+
+def _permuted_elements(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
+    scheduled = select_permuted(box, bits)
+    if not scheduled:
+        return ()
+    cut = find_cut(scheduled)
+    pieces = [*split_node(box, *cut)] if cut else []
+    parts = tuple(part for piece in pieces if (part := select_permuted(piece, bits)))
+    return parts if cut and len(parts) == len(pieces) else (scheduled,)
+
+
+def select_permuted(box: Box, bits: int) -> ScheduledBox | None:
+    """Select the transposition of 32- or 64-bit elements whose parts are in another order in src.
+
+    On one side a row of elements, up to a line, has the first parts of all, then their second
+    parts, as `abcd` beside `ABcd8b16a2b` if both spatial dims have few steps; or each element has
+    parts along two dims, as `ABcd8a16b2a` beside that. Returns None for other boxes.
+    """
+    is_whole = all(node.valid == node.extent for node in box.nodes)
+    if bits not in PART_BITS or not is_whole or box.indirect:
+        return None
+    width = width_of(bits)
+    if box.offsets[1] % width:
+        return None
+    for side, (part, run) in product((0, 1), permutations(box.nodes, 2)):
+        is_pair = part.strides[1 - side] == run.strides[side] == width
+        if is_pair and part.strides[side] == run.extent * width:
+            scheduled = _permuted(box, bits, side, (part, run))
+            if scheduled:
+                return scheduled
+    return None
+
+
+def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> ScheduledBox | None:
+    """Select it by two loops: contiguous on a side, and the first one on the other side too."""
+    part, run = pair
+    count, length, nbytes = part.extent, run.extent, width_of(bits)
+    others = tuple(node for node in box.nodes if node not in pair)
+    extents = (length, count) if side == 0 else (count, length)
+    row: tuple[Node, ...] = ()
+    if run.strides[1 - side] == count * nbytes and count * length * bits in PERMUTED_BITS:
+        count *= length
+        wide = count * bits
+        columns, rows = transposed_groups(others, wide)
+        few, many = (columns, rows) if side == 0 else (rows, columns)
+    else:
+        wide = count * bits
+        # on the way to rows of a power of two, tiles of narrow elements are as fast
+        if wide != PERMUTED_BITS[0] or (side == 1 and length & (length - 1) == 0):
+            return None
+        strides = (count * nbytes, run.strides[1])
+        strides = strides if side == 0 else (run.strides[0], count * nbytes)
+        few = row = (run._replace(strides=strides),)
+        many = contiguous_group(others, 1 - side, wide)
+    if not (few and size_of(few) <= LINE_BITS // wide <= size_of(many)):
+        return None
+    columns, rows = (few, many) if side == 0 else (many, few)
+    scheduled = ScheduledBox(box._replace(nodes=(*others, *row)), wide, TRANSPOSED, rows, columns)
+    parts = [k * extents[0] + j for j, k in product(*map(range, extents))]
+    if not row:
+        parts = [k + part for k in range(0, LINE_BITS // bits, count) for part in parts]
+    picks = tuple(nbytes * part + k for part in parts for k in range(nbytes))
+    return scheduled._replace(permutation=Permutation(side, picks))
+
+
+def _permuted_blocks(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
+    width, block = width_of(bits), _block_of(box, bits)
+    size = size_of(block) * width
+    if not block or size > 2 * LINE_NBYTES:
+        return ()
+    others = [node for node in box.nodes if node not in block]
+    follows = [node.strides == (size, size) and node.valid == node.extent for node in others]
+    along = others.pop(follows.index(True)) if any(follows) else Node(1, 1, (size, size))
+    starts = offset_table((node.extent for node in block), (node.strides[0] for node in block))
+    count = min(max(1, LINE_NBYTES // size), along.extent)
+    picks = [k * size + at + j for k in range(count) for at in starts for j in range(width)]
+    starts_evenly = not any(node.strides[1] % LINE_NBYTES for node in others)
+    head = -box.offsets[1] % LINE_NBYTES if streams and starts_evenly else 0
+    done: list[ScheduledBox] = []
+    for (src, dst), rows, picked in _rows_of(head, along.extent * size, picks):
+        row = Node(rows, rows, (len(picks), len(picks)))
+        run = Node(len(picked), len(picked), (1, 1))
+        offsets = box.offsets[0] + src, box.offsets[1] + dst
+        part = Box(offsets, (*others, *[row] * (rows > 1), run))
+        schedule = partial(_permuted_rows, permutation=Permutation(0, tuple(picked)))
+        done += cut_to_fit(schedule(part), schedule)
+    return tuple(done)
+
+
+def _block_of(box: Box, bits: int) -> tuple[Node, ...]:
+    """Return the smallest block of innermost loops, which are contiguous on each side."""
+    from_src, from_dst = (contiguous_group(box.nodes, side, bits) for side in (0, 1))
+    for count in range(2, min(len(from_src), len(from_dst)) + 1):
+        block = from_dst[:count]
+        if {*block} == {*from_src[:count]}:
+            return block if all(node.valid == node.extent for node in block) else ()
+    return ()
+
+
+def _rows_of(
+    head: int, nbytes: int, picks: list[int]
+) -> Iterator[tuple[tuple[int, int], int, list[int]]]:
+    """Yield rows of dst: where the first starts on both sides, how many there are, and their picks.
+
+    If `head` bytes come before the first whole line of dst, each line is made of two lines of src,
+    so that it can be written by a non-temporal store.
+    """
+    size = len(picks)
+    whole, rest = divmod(nbytes, size)
+    if head and size == LINE_NBYTES and whole >= MANY_LINES:
+        last = (whole - 1) * size
+        yield (0, 0), 1, picks[:head]
+        yield (0, head), whole - 1, picks[head:] + [LINE_NBYTES + k for k in picks[:head]]
+        yield (last, last + head), 1, picks[head:]
+    else:
+        yield (0, 0), whole, picks
+    if rest:
+        yield (whole * size, whole * size), 1, picks[:rest]
+
+
+def _permuted_rows(box: Box, permutation: Permutation) -> ScheduledBox:
+    """Schedule rows of a box, each a permuted line."""
+    *outer, run = box.nodes
+    rows = row_loops(tuple(outer)) or (Node(1, 1, (1, 1)),)
+    return ScheduledBox(box, BYTE_BITS, PERMUTED, rows, (run,), permutation=permutation)
