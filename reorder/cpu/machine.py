@@ -29,7 +29,7 @@ class Instructions(NamedTuple):
 
     # loads and stores of some elements of a vector, of any width: AVX-512BW
     masks: bool = False
-    # permutations of the bytes of a cache line: AVX-512 VBMI
+    # permutations of the bytes of a cache line, not only of pairs of them: AVX-512 VBMI
     permutes_lines: bool = False
     # fused multiply-add
     fma: bool = False

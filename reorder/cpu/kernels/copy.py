@@ -38,7 +38,7 @@ from reorder.cpu.llvm.shuffle import LANE_BITS
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.program import JoinedRow, LinePiece
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import has_masks
+from reorder.cpu.target import has_masks, instructions
 
 # The bytes of the longest mask.
 _MASK_NBYTES = 256
@@ -362,6 +362,7 @@ def emit_strided(rows: Rows) -> None:
 
 
 _LINE = ir.VectorType(BYTE, LINE_NBYTES)
+_PAIRS_OF_LINE = ir.VectorType(ir.IntType(16), LINE_NBYTES // 2)
 
 
 def emit_permuted_lines(rows: Rows) -> None:
@@ -395,8 +396,11 @@ def emit_permuted_lines(rows: Rows) -> None:
 
 
 def _permuted(elements: Elements, name: str, *operands: Value) -> Value:
-    """Return the bytes of one or two lines that an instruction picks."""
-    return call(elements.builder, f"llvm.x86.avx512.{name}.qi.512", _LINE, *operands)
+    """Return the bytes of one or two lines that an instruction picks, or pairs of them."""
+    unit, kind = ("qi", _LINE) if instructions().permutes_lines else ("hi", _PAIRS_OF_LINE)
+    lines = (operand.bitcast(kind) for operand in operands)
+    permuted = call(elements.builder, f"llvm.x86.avx512.{name}.{unit}.512", kind, *lines)
+    return permuted.bitcast(_LINE)
 
 
 def _store_part(elements: Elements, line: Value, dst: Location, nbytes: Value, mask: Value) -> None:

@@ -39,13 +39,16 @@ def permuted_boxes(
 ) -> tuple[ScheduledBox, ...]:
     """Schedule a box as permuted elements or blocks, cut to what a call moves.
 
-    Returns nothing for other boxes, and if the processor cannot permute the bytes of a line. The
-    offsets of the box in dst count from the start of a line. With `streams`, non-temporal stores
-    write whole lines of blocks.
+    Returns nothing for other boxes, and if the processor has no such instruction. The offsets of
+    the box in dst count from the start of a line. With `streams`, non-temporal stores write whole
+    lines of blocks.
     """
-    if bits < BYTE_BITS or box.is_zero or box.indirect or not instructions.permutes_lines:
+    if bits < BYTE_BITS or box.is_zero or box.indirect or not instructions.masks:
         return ()
-    return _permuted_elements(box, bits) or _permuted_blocks(box, bits, streams=streams)
+    # AVX-512BW permutes pairs of bytes
+    unit = 1 if instructions.permutes_lines else 2
+    elements = _permuted_elements(box, bits) if instructions.permutes_lines else ()
+    return elements or _permuted_blocks(box, bits, unit, streams=streams)
 
 
 def _permuted_elements(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
@@ -112,10 +115,10 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     return scheduled._replace(permutation=Permutation(side, picks))
 
 
-def _permuted_blocks(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
+def _permuted_blocks(box: Box, bits: int, unit: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
     width, block = width_of(bits), _block_of(box, bits)
     size = size_of(block) * width
-    if not block or size > 2 * LINE_NBYTES:
+    if not block or size > 2 * LINE_NBYTES or width % unit:
         return ()
     others = [node for node in box.nodes if node not in block]
     follows = [node.strides == (size, size) and node.valid == node.extent for node in others]
@@ -131,7 +134,8 @@ def _permuted_blocks(box: Box, bits: int, *, streams: bool) -> tuple[ScheduledBo
         run = Node(len(picked), len(picked), (1, 1))
         offsets = box.offsets[0] + src, box.offsets[1] + dst
         part = Box(offsets, (*others, *[row] * (rows > 1), run))
-        schedule = partial(_permuted_rows, permutation=Permutation(0, tuple(picked)))
+        permutation = Permutation(0, tuple(k // unit for k in picked[::unit]), unit)
+        schedule = partial(_permuted_rows, permutation=permutation)
         done += cut_to_fit(schedule(part), schedule)
     return tuple(done)
 

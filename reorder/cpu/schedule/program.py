@@ -69,8 +69,8 @@ class LoopHead(NamedTuple):
 class RowsHead(NamedTuple):
     """The fields of the kernels of runs and of strided elements.
 
-    Both tables of rows follow, and for permuted lines a line of bytes that says which byte of src
-    each one comes from: `valid` counts the bytes that are loaded then.
+    Both tables of rows follow, and for permuted lines up to two lines that say where in src each
+    byte, or each two, come from: `valid` counts the bytes that are loaded then.
     """
 
     # rows, and how many of them hold data: the first ones
@@ -214,7 +214,7 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     valid_rows, valid = _count_valid(rows), run.valid
     picks: list[int] = []
     if scheduled.permutation:
-        valid = max(scheduled.permutation.picks) + 1
+        valid = (max(scheduled.permutation.picks) + 1) * scheduled.permutation.unit
         picks = _words_of(scheduled.permutation)
     head = RowsHead(
         rows=size_of(rows),
@@ -232,8 +232,8 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
 
 
 def _words_of(permutation: Permutation) -> list[int]:
-    """Return lines of bytes that say which byte each one comes from."""
-    picks = bytes(permutation.picks)
+    """Return lines that say which byte, or which two, each one comes from."""
+    picks = np.array(permutation.picks, f"u{permutation.unit}").tobytes()
     picks = picks.ljust(-(-len(picks) // LINE_NBYTES) * LINE_NBYTES, b"\0")
     words: list[int] = np.frombuffer(picks, np.int64).tolist()
     return words

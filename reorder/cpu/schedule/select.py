@@ -77,12 +77,13 @@ class Tables(NamedTuple):
 
 
 class Permutation(NamedTuple):
-    """How the bytes of a row, up to a line, are permuted so that pairs or quads become elements."""
+    """How the bytes of a row are permuted: so that pairs or quads become elements, or in blocks."""
 
     # 0: bytes of rows that are loaded from src, 1: of columns before they are stored to dst
     side: int
-    # from which byte each one comes
+    # from which byte each one comes, or from which two if `unit` is 2
     picks: tuple[int, ...]
+    unit: int = 1
 
 
 class ScheduledBox(NamedTuple):
@@ -335,8 +336,8 @@ def parts_for(bits: int, instructions: Instructions) -> tuple[Part, ...]:
     is_whole = bits >= BYTE_BITS
     lacks_registers = LINE_BITS // bits > TILE_REGISTERS and instructions.masks
     is_permuted = bits in PERMUTED_BITS and instructions.permutes_lines
-    permutes_lines = bits == BYTE_BITS and instructions.permutes_lines
-    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted, permutes_lines
+    has_lines = bits == BYTE_BITS and instructions.masks
+    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted, has_lines
     return tuple(compress(Part, has_part))
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from memdesc import MemoryDesc, memory_desc
+from memdesc.dtypes import BYTE_BITS
 from reorder import plan_reorder
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions, Machine
 from reorder.cpu.schedule.batches import BatchBuilder
@@ -460,7 +461,10 @@ def test_blocks_on_both_sides_are_rows_of_permuted_lines(
     boxes = permuted_boxes(box, bits, _NEWEST.instructions)
     assert {part.micro_kernel for part in boxes} <= {PERMUTED}
     assert [(size_of(part.columns), size_of(part.rows)) for part in boxes] == rows
-    assert permuted_boxes(box, bits, Instructions(masks=True)) == ()
+    # without VBMI, pairs of bytes are permuted
+    older = permuted_boxes(box, bits, Instructions(masks=True))
+    assert len(older) == (len(boxes) if bits > BYTE_BITS else 0)
+    assert permuted_boxes(box, bits, Instructions()) == ()
 
 
 def test_blocks_that_are_streamed_start_lines_wherever_dst_starts() -> None:
