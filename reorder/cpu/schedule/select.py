@@ -40,6 +40,8 @@ _LANE_BITS = 128
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
+# Two loop groups of up to this many elements are moved one by one: most of a tile would be empty.
+_TINY = 36
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
 # Beside this many lines, those written in part at both ends cost little.
@@ -214,9 +216,9 @@ def scaled(box: Box, factor: int) -> Box:
 def select_kernel(box: Box, bits: int) -> ScheduledBox:
     """Select the micro-kernel of a box of `bits`-bit elements.
 
-    Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
-    innermost loop that is contiguous on both sides, or one element and zeros after it, is copied
-    as a run; all else is moved element by element.
+    Two loop groups that share no loop, one contiguous in src and one in dst, are transposed unless
+    they are tiny; an innermost loop that is contiguous on both sides, or one element and zeros
+    after it, is copied as a run; all else is moved element by element.
     """
     width = width_of(bits)
     one_step = Node(1, 1, (width, width))
@@ -227,11 +229,18 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
         box = box._replace(nodes=(*box.nodes[:-1], run))
     elif not box.is_zero and bits >= BYTE_BITS:
         columns, rows = transposed_groups(box.nodes, bits)
-        if columns and rows:
+        if columns and rows and not _is_tiny(columns, rows, bits):
             return ScheduledBox(box, bits, TRANSPOSED, rows, columns)
     is_run = run.strides[1] == width and (run.strides[0] == width or box.is_zero)
     rows = row_loops(box.nodes[:-1]) or (one_step,)
     return ScheduledBox(box, bits, RUN if is_run else STRIDED, rows, (run,))
+
+
+def _is_tiny(columns: tuple[Node, ...], rows: tuple[Node, ...], bits: int) -> bool:
+    """Whether two loop groups have too few elements for tiles, and none can be interleaved."""
+    few, many = sorted(map(size_of, (columns, rows)))
+    is_interleaved = few <= MAX_INTERLEAVED and many * bits >= _LANE_BITS
+    return few * many <= _TINY and not is_interleaved
 
 
 def row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

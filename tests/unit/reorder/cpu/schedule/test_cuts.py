@@ -467,6 +467,20 @@ def test_blocks_on_both_sides_are_rows_of_permuted_lines(
     assert permuted_boxes(box, bits, Instructions()) == ()
 
 
+@pytest.mark.parametrize(
+    ("case", "kernel"),
+    [
+        ("s8 abcd badc 9x9x4x9", STRIDED),
+        ("f32 abcd badc 9x9x3x3", STRIDED),
+        ("s8 abcd badc 9x9x4x10", TRANSPOSED),
+        # a vector of two elements each
+        ("f32 abcd badc 9x9x2x7", TRANSPOSED),
+    ],
+)
+def test_tiny_groups_are_moved_one_by_one(case: str, kernel: int) -> None:
+    assert select_kernel(*_box(case, 0)).micro_kernel == kernel
+
+
 def test_blocks_that_are_streamed_start_lines_wherever_dst_starts() -> None:
     box, bits = _box("s8 abc acb 99x8x8", 16)
     boxes = permuted_boxes(box, bits, _NEWEST.instructions, streams=True)
