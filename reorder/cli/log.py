@@ -26,10 +26,8 @@ from reorder.system import count_cores
 # factor from bytes per millisecond to GB/s
 _GB_PER_S = 1e-6
 # the last line of what could be saved; a log does not say which framework wrote it
-_NEXT = (
-    'what helps: the page "Logs of oneDNN", under "What could be saved"; --bench measures these '
-    "reorders here"
-)
+_NEXT = 'what helps: the page "Logs of oneDNN", under "What could be saved"'
+_MEASURED = "; --bench measures these reorders here"
 # what the report says about reorders that fit nothing else
 _NEEDED = "other reorders: needed for the layouts at both ends"
 _UNCLEAR = "not understood: what they do, or how their tensors lie, is not known"
@@ -350,7 +348,8 @@ def _savings(facts: Facts) -> list[str]:
         share = spent / facts["milliseconds"] if facts["milliseconds"] else 0.0
         amount = f"{counted(count, 'execution')}, {len(rows)} different"
         lines.append((-spent, f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"))
-    return ["what could be saved:", *(line for _, line in sorted(lines, key=itemgetter(0))), _NEXT]
+    last = _NEXT if "bench_threads" in facts else _NEXT + _MEASURED
+    return ["what could be saved:", *(line for _, line in sorted(lines, key=itemgetter(0))), last]
 
 
 def _both_ways(row: Facts) -> tuple[str, ...]:
