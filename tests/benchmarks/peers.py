@@ -72,6 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for path in options.peer_library:
             open_library(path)
+        missing = [name for name in _peers(options) if options.known[name] is None]
+        if missing and not options.in_process:
+            sys.stderr.write(f"left out, as they are not installed: {', '.join(missing)}\n")
         facts = _in_process(options) if options.in_process else _collected(options, arguments)
     except MemdescError as error:
         sys.stderr.write(f"{error}\n")

@@ -49,6 +49,15 @@ def test_the_command_measures_what_bench_measures(capsys: pytest.CaptureFixture[
     assert "memcpy  numpy  kernels" in capsys.readouterr().out
 
 
+def test_peers_that_are_not_installed_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.benchmarks.peers.all_peers", lambda _: {"torch": None})
+    words = ["--stag=ab", "--dtag=ba", "3x4", "--threads=1", "--seconds=0.001"]
+    assert main([*words, "--peers=torch"]) == 0
+    assert capsys.readouterr().err == "left out, as they are not installed: torch\n"
+
+
 def test_each_onednn_has_a_process_and_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     if not (versions := find_libraries()):
         pytest.skip("no libdnnl: pip install onednn-cpu-gomp")
