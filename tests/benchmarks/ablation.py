@@ -55,7 +55,7 @@ from reorder import plan_reorder
 from reorder.bench.cases import Case
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.schedule.loops import size_of
-from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.schedule.select import MICRO_KERNELS, Part
 from reorder.plan import ReorderPlan
 from tests.benchmarks.cases import parse_cases
 from tests.benchmarks.random_cases import random_words
@@ -163,6 +163,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "streamed scratch": Mechanism(
         {"schedule.tile_steps:StepWriter._starts_lines": _returns(value=False)}
     ),
+    "few columns": Mechanism({"schedule.program:FEW_COLUMNS": _value(0)}),
+    "few columns, blocks": Mechanism({"schedule.program:_way_of": _returns(Part.TILES)}),
     "loops of kernels": Mechanism({"schedule.select:ScheduledBox.kernel_loop": _value(None)}),
     "streamed rows": Mechanism({"schedule.batches:BatchBuilder.streams_rows": _value(0)}),
     "prefetch of src": Mechanism(

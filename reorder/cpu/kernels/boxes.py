@@ -9,7 +9,14 @@ from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Positio
 from reorder.cpu.kernels.transpose import Transposition, emit_transposed
 from reorder.cpu.llvm.emit import Value, either, load_fields, where
 from reorder.cpu.schedule.partition import StepRange
-from reorder.cpu.schedule.program import BoxHead, KernelLoop, Point, RowsHead, TransposeHead
+from reorder.cpu.schedule.program import (
+    WAYS,
+    BoxHead,
+    KernelLoop,
+    Point,
+    RowsHead,
+    TransposeHead,
+)
 from reorder.cpu.schedule.select import PERMUTED, RUN, STRIDED, TRANSPOSED, Kernel, Part
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.plan.nodes import NOWHERE
@@ -19,7 +26,7 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
-    transposes = not {Part.TILES, Part.PERMUTED}.isdisjoint(kernel.parts)
+    transposes = not {*WAYS, Part.PERMUTED}.isdisjoint(kernel.parts)
     moves = [_TRANSPOSED] * transposes + [_RUN] * (Part.RUNS in kernel.parts)
     moves += [_PERMUTED] * (Part.PERMUTED_LINES in kernel.parts) + [_STRIDED]
     for step_range, instruction, index in each_range(call):

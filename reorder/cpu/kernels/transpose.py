@@ -1,9 +1,10 @@
 """Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
 The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
-other side: where a column starts in dst, where a row starts in src. The groups are moved in the
-first of these ways that fits: interleaved, for groups of two to four elements; as tiles transposed
-in registers, of the first height that fits the rows, in the widest shape that fits the columns.
+other side: where a column starts in dst, where a row starts in src. The schedule says if the groups
+are few columns, or a block whose columns follow each other. Others are moved in the first of these
+ways that fits: interleaved, for groups of two to four elements; as tiles transposed in registers,
+of the first height that fits the rows, in the widest shape that fits the columns.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from reorder.cpu.llvm.emit import (
     Value,
     call,
     either,
+    kept,
     load_fields,
     loop,
     maximum,
@@ -35,8 +37,14 @@ from reorder.cpu.llvm.emit import (
 )
 from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, PAGE_NBYTES
-from reorder.cpu.schedule.program import KernelLoop
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, TILE_REGISTERS, Part
+from reorder.cpu.schedule.program import WAYS, KernelLoop
+from reorder.cpu.schedule.select import (
+    MAX_INTERLEAVED,
+    REPEATED_ROWS_SHIFT,
+    TILE,
+    TILE_REGISTERS,
+    Part,
+)
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import register_bits
 from reorder.plan.nodes import NOWHERE
@@ -53,9 +61,6 @@ _SWEEP_COLUMNS = 64
 _LEAST_WIDE_TILES = 4
 # Lines of src are prefetched this many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
-# Tiles as high as a cache line are used if at most an eighth of the rows (rows >> 3) is moved
-# twice.
-_REPEATED_ROWS_SHIFT = 3
 
 
 class _TileShape(NamedTuple):
@@ -96,10 +101,10 @@ class Transposition(NamedTuple):
         """Return where a row starts in src."""
         return self.elements.moved(self.src, self.row_table[index])
 
-    def each_step(self) -> Iterator["Transposition"]:
-        """Emit the loop around both groups; yields the transposition of each step."""
+    def each_step(self, extent: Value | None = None) -> Iterator["Transposition"]:
+        """Emit the loop around both groups, or some steps; yields the transposition of each."""
         kernel_loop = load_fields(self.kernel_loop_at, KernelLoop)
-        with loop(0, kernel_loop.extent) as i:
+        with loop(0, kernel_loop.extent if extent is None else extent) as i:
             yield self._replace(
                 src=self.elements.moved(self.src, i * kernel_loop.src_stride),
                 dst=self.elements.moved(self.dst, i * kernel_loop.dst_stride),
@@ -116,6 +121,11 @@ def emit_transposed(move: Transposition) -> None:
         with when(move.head.permuted != 0):
             _emit_permuted(data)
             builder.branch(done)
+    for part, emit in (Part.FEW_COLUMNS, _emit_few_columns), (Part.BLOCKS, _emit_blocks):
+        if part in elements.parts:
+            with when(move.head.way == WAYS.index(part)):
+                emit(data)
+                builder.branch(done)
     if Part.INTERLEAVED in elements.parts:
         shorter = minimum(rows, move.head.columns)
         with when(shorter <= MAX_INTERLEAVED):
@@ -145,7 +155,7 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     repeated = -extent & (height - 1)
     limit: Value | int = height
     if height * elements.bits == LINE_BITS:
-        limit = extent.lshr(_REPEATED_ROWS_SHIFT)
+        limit = extent.lshr(REPEATED_ROWS_SHIFT)
     shapes = _tile_shapes(elements.bits, height)
     with when((extent >= height) & (repeated <= limit)):
         *wider, narrowest = shapes
@@ -249,11 +259,7 @@ def _emit_tile(
         elements.load_vector(elements.moved(src, row_table[k]), shape.width)
         for k in range(shape.height)
     )
-    columns = _columns(elements, rows, shape)
-    if shape.registers(elements.bits) <= TILE_REGISTERS:
-        # prefetchers follow stores in order
-        columns = iter(sorted(columns, key=itemgetter(0)))
-    for k, vector in columns:
+    for k, vector in _columns_in_order(elements, rows, shape):
         target = elements.moved(move.dst, table[k])
         # a line that non-temporal stores write twice goes to memory twice
         if not elements.streams or next_column is None or k == shape.width - 1:
@@ -294,6 +300,87 @@ def _prefetch_rows(
         start = elements.address_of(src + ahead)
         for k in range(count):
             prefetch_to_read(start + table[first + k])
+
+
+# Groups of which all steps hold data, with enough columns for a tile. Nothing but tiles is in the
+# innermost loops: what a sweep does around its tiles takes as long as one or two of them.
+
+
+def _emit_few_columns(move: Transposition) -> None:
+    """Move one tile of columns after the other: each in all rows, or a single one in all steps."""
+    elements, rows = move.elements, move.head.rows
+    line, lane = LINE_BITS // elements.bits, LANE_BITS // elements.bits
+    kernel_loop = load_fields(move.kernel_loop_at, KernelLoop)
+    is_single = rows == line
+    count = where(is_single, kernel_loop.extent, (rows + (line - 1)) // line)
+    src_stride = where(is_single, kernel_loop.src_stride, 0)
+    dst_stride = where(is_single, kernel_loop.dst_stride, 0)
+    wide = [
+        shape
+        for shape in _tile_shapes(elements.bits, line)
+        if shape.width > lane and shape.registers(elements.bits) <= TILE_REGISTERS
+    ]
+    # lines of src stay in the first-level cache until all tiles have read them
+    together = TILE // line
+    for at_step in move.each_step(where(is_single, 1, kernel_loop.extent)):
+        src, dst = map(elements.rebased, (at_step.src, at_step.dst))
+        with loop(0, count, together) as begin:
+            end = minimum(begin + together, count)
+            for first, shape in _each_tile(move, line, wide):
+                start = elements.rebased(src + first)
+                table = move.column_table + first * WORD_NBYTES
+                with loop(begin, end) as i:
+                    row = minimum(i * line, rows - line)
+                    row_table = move.row_table + row * WORD_NBYTES
+                    source = elements.moved(start, i * src_stride)
+                    target = elements.rebased(elements.moved(dst, i * dst_stride) + row)
+                    # otherwise LLVM adds two registers in each store
+                    target = Location(kept(target.address), 0)
+                    lines = (
+                        elements.load_vector(elements.moved(source, row_table[k]), shape.width)
+                        for k in range(line)
+                    )
+                    for k, column in _columns_in_order(elements, lines, shape):
+                        elements.store_lines(column, elements.moved(target, table[k]))
+
+
+def _emit_blocks(move: Transposition) -> None:
+    """Move the rows of one tile, whose columns follow each other in dst: this needs no tables."""
+    elements, lane = move.elements, LANE_BITS // move.elements.bits
+    is_wide = elements.bits > BYTE_BITS and register_bits() == LINE_BITS
+    for height in (LINE_BITS // elements.bits >> k for k in range(lane.bit_length())):
+        if height <= MAX_INTERLEAVED:
+            continue
+        wide = [_TileShape(height, 2 * lane)] if is_wide and height >= 2 * lane else []
+        with when(move.head.rows == height):
+            for at_step in move.each_step():
+                src, dst = map(elements.rebased, (at_step.src, at_step.dst))
+                rows = [elements.moved(src, move.row_table[k]) for k in range(height)]
+                starts = [*map(elements.rebased, rows)]
+                for first, shape in _each_tile(move, height, wide):
+                    lines = (elements.load_vector(start + first, shape.width) for start in starts)
+                    target = elements.rebased(dst + first * height)
+                    for k, column in _columns_in_order(elements, lines, shape):
+                        elements.store_lines(column, target + k * height)
+
+
+def _each_tile(
+    move: Transposition, height: int, wide: list[_TileShape]
+) -> Iterator[tuple[Value, _TileShape]]:
+    """Emit loops over tiles of all columns; yields the first column and the shape.
+
+    Tiles of one lane move the columns that wide ones leave over; the last one may overlap the one
+    before it.
+    """
+    first, last = move.first, move.last
+    lane = _TileShape(height, LANE_BITS // move.elements.bits)
+    for shape in wide:
+        stop = first + ((last - first) & -shape.width)
+        with loop(first, stop, shape.width) as column:
+            yield column, shape
+        first = stop
+    with loop(first, last, lane.width) as column:
+        yield minimum(column, last - lane.width), lane
 
 
 # Upper bound of the columns of a call, and length of the row of zeros. Tiling cuts loop groups to
@@ -568,6 +655,16 @@ def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
     narrowest = widest if widest == LANE_BITS else widest // 2
     widths = dict.fromkeys((LINE_BITS, widest, narrowest))
     return [_TileShape(height, width // bits) for width in widths]
+
+
+def _columns_in_order(
+    elements: Elements, lines: Iterator[Value], shape: _TileShape
+) -> Iterator[tuple[int, Value]]:
+    """Yield the columns of a tile, in order if registers hold it: prefetchers follow the stores."""
+    columns = _columns(elements, lines, shape)
+    if shape.registers(elements.bits) <= TILE_REGISTERS:
+        return iter(sorted(columns, key=itemgetter(0)))
+    return columns
 
 
 def _columns(

@@ -26,9 +26,12 @@ from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
+    FEW_COLUMNS,
+    LANE_BITS,
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     PERMUTED,
+    REPEATED_ROWS_SHIFT,
     RUN,
     Part,
     Permutation,
@@ -136,6 +139,8 @@ class TransposeHead(NamedTuple):
     # of rows goes on with the first ones, for a line, and after it a line of bytes says which byte
     # each one comes from
     permuted: int
+    # the number in `WAYS` of the part that moves it
+    way: int
 
 
 class KernelLoop(NamedTuple):
@@ -261,12 +266,35 @@ def _parts_of(
     """Return the parts of a kernel that a transposition needs."""
     if scheduled.permutation:
         return {Part.PERMUTED}
+    if head.way:
+        return {WAYS[head.way]}
     parts = {Part.TILES}
     if min(head.rows, head.columns) <= MAX_INTERLEAVED:
         parts.add(Part.INTERLEAVED)
     if head.rows_collide:
         parts.add(Part.WIDE_TILES)
     return parts.intersection(parts_for(scheduled.bits, instructions))
+
+
+# With `TILES` the kernel finds the way, and may need other parts too.
+WAYS = Part.TILES, Part.FEW_COLUMNS, Part.BLOCKS
+
+
+def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
+    """Return which part moves two groups: if all steps hold data, it may be one without sweeps.
+
+    `follow` says that the columns follow each other in dst, `collide` that lines of rows collide.
+    """
+    rows, columns = scheduled.rows, scheduled.columns
+    height, width, line = size_of(rows), size_of(columns), LINE_BITS // scheduled.bits
+    is_whole = all(node.valid == node.extent for node in (*rows, *columns))
+    least = max(MAX_INTERLEAVED + 1, LANE_BITS // scheduled.bits)
+    if not is_whole or scheduled.permutation or height <= MAX_INTERLEAVED or width < least:
+        return Part.TILES
+    if width <= FEW_COLUMNS and height >= line and -height % line <= height >> REPEATED_ROWS_SHIFT:
+        return Part.FEW_COLUMNS
+    is_block = follow and height <= line and height & (height - 1) == 0 and not collide
+    return Part.BLOCKS if is_block else Part.TILES
 
 
 def _encode_transpose(
@@ -278,6 +306,8 @@ def _encode_transpose(
         _run_length(group, side, scheduled.width * size_of(other))
         for group, other, side in ((columns, rows, 1), (rows, columns, 0))
     )
+    collide = rows_collide(src_table[: LINE_BITS // scheduled.bits])
+    follow = not scheduled.tables.dst and column_run >= size_of(columns)
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
@@ -287,8 +317,9 @@ def _encode_transpose(
         row_run=0 if scheduled.tables.src else row_run,
         src_span=max((at for at in src_table if at != NOWHERE), default=0),
         prefetches_dst=int(prefetches_dst),
-        rows_collide=int(rows_collide(src_table[: LINE_BITS // scheduled.bits])),
+        rows_collide=int(collide),
         permuted=1 + permutation.side if permutation else 0,
+        way=WAYS.index(_way_of(scheduled, follow=follow, collide=collide)),
     )
     words = [*dst_table, *src_table]
     loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)

@@ -28,6 +28,11 @@ _LANES = 32
 _MAX_SIZE = 4096
 # Most rows or columns that are interleaved instead of transposed.
 MAX_INTERLEAVED = 4
+# Up to this many columns are moved one tile of columns after the other, each in all rows.
+FEW_COLUMNS = 16
+# Tiles as high as a cache line are used if at most an eighth of the rows (rows >> 3) is moved
+# twice.
+REPEATED_ROWS_SHIFT = 3
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 TILE_REGISTERS = 16
@@ -35,7 +40,7 @@ TILE_REGISTERS = 16
 # together with the loop around them.
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
-_LANE_BITS = 128
+LANE_BITS = 128
 # Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
@@ -170,7 +175,7 @@ class ScheduledBox(NamedTuple):
         """Whether it writes only whole cache lines if dst starts at one."""
         if self.tables.dst:
             return False  # strides do not say where it writes
-        if self.is_transposed and size_of(self.columns) < _LANE_BITS // self.bits:
+        if self.is_transposed and size_of(self.columns) < LANE_BITS // self.bits:
             # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
         inner = self.rows if self.is_transposed else self.columns
@@ -239,7 +244,7 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
 def _is_tiny(columns: tuple[Node, ...], rows: tuple[Node, ...], bits: int) -> bool:
     """Whether two loop groups have too few elements for tiles, and none can be interleaved."""
     few, many = sorted(map(size_of, (columns, rows)))
-    is_interleaved = few <= MAX_INTERLEAVED and many * bits >= _LANE_BITS
+    is_interleaved = few <= MAX_INTERLEAVED and many * bits >= LANE_BITS
     return few * many <= _TINY and not is_interleaved
 
 
@@ -310,8 +315,11 @@ class Part(StrEnum):
     """Code that an interpreter has only if its program needs it."""
 
     RUNS = "runs"
+    # two ways to transpose groups that are whole
+    FEW_COLUMNS = "few columns"
+    BLOCKS = "blocks"
     TILES = "transposed"
-    # two ways to transpose that need `TILES` too; wide tiles are for rows that collide
+    # two ways to transpose other groups that need `TILES` too; wide tiles are for rows that collide
     INTERLEAVED = "interleaved"
     WIDE_TILES = "wide tiles"
     PERMUTED = "permuted"
@@ -346,7 +354,8 @@ def parts_for(bits: int, instructions: Instructions) -> tuple[Part, ...]:
     lacks_registers = LINE_BITS // bits > TILE_REGISTERS and instructions.masks
     is_permuted = bits in PERMUTED_BITS and instructions.permutes_lines
     has_lines = bits == BYTE_BITS and instructions.masks
-    has_part = True, is_whole, is_whole, is_whole and lacks_registers, is_permuted, has_lines
+    has_tiles = [is_whole] * 4
+    has_part = True, *has_tiles, is_whole and lacks_registers, is_permuted, has_lines
     return tuple(compress(Part, has_part))
 
 

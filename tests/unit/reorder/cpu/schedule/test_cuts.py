@@ -491,9 +491,19 @@ def test_blocks_that_are_streamed_start_lines_wherever_dst_starts() -> None:
 @pytest.mark.parametrize(
     ("dims", "dtype", "src", "dst", "kernel"),
     [
-        ((1, 64, 8, 8), "f32", "abcd", "aBcd16b", "32-bit elements, transposed"),
+        ((1, 64, 8, 8), "f32", "abcd", "aBcd16b", "32-bit elements, blocks"),
+        ((1, 64, 8, 8), "s8", "abcd", "aBcd16b", "8-bit elements, blocks"),
+        # rows of half a line that others are between, and columns of less than a tile
+        ((2, 64, 8, 8), "f32", "bacd", "Bacd8b", "32-bit elements, blocks"),
+        ((8, 64), "f32", "ab", "1x9", "32-bit elements, transposed"),
+        ((32, 7), "bf16", "ab", "ba", "16-bit elements, transposed"),
+        ((32, 9), "bf16", "ab", "ba", "16-bit elements, few columns"),
+        ((64, 64, 3, 3), "f32", "abcd", "aBcd16b", "32-bit elements, few columns"),
+        ((3, 32, 8, 8), "f32", "aBcd16b", "abcd", "32-bit elements, few columns"),
+        ((24, 16), "f32", "ab", "ba", "32-bit elements, transposed"),
+        ((128, 17), "f32", "ab", "ba", "32-bit elements, transposed"),
         ((1, 64, 8, 8), "f32", "acdb", "aBcd16b", "32-bit elements, runs"),
-        ((2, 17, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements, runs, transposed"),
+        ((2, 17, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements, runs, blocks"),
         ((2, 3, 9, 9), "u8", "abcd", "acdb", "8-bit elements, transposed, interleaved"),
         # strided
         ((3, 5), "f32", "ab", "20x3", "32-bit elements"),
@@ -519,7 +529,7 @@ def test_schedules_for_other_processors_are_made_in_the_same_process() -> None:
         machine = _NEWEST._replace(instructions=instructions)
         batches = [BatchBuilder(plan, 1, machine).move(plan.boxes) for plan in plans]
         kernels[instructions] = [str(batch.kernel) for (batch,) in batches]
-    moved = "16-bit elements, transposed"
+    moved = "16-bit elements, few columns"
     assert [*kernels.values()] == [
         [moved, "8-bit elements, transposed"],
         [moved, "8-bit elements, transposed, wide tiles"],
