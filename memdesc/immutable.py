@@ -140,17 +140,15 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
 
 def _reason(cls: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
-    title, dataclasses = cls.__name__, _dataclasses()
+    title = cls.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    members = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    named = [member.name for member in members if member.init]
-    if not hasattr(cls, name) and name not in {member.name for member in members}:
+    if not hasattr(cls, name) and name not in getattr(cls, "__dataclass_fields__", ()):
         return f"{article} {title} is immutable, and has no attribute {short_repr(name)}"
     if (another := getattr(cls, "_another", None)) is not None:
         copied = another
     elif name in getattr(cls, "_fields", ()):
         copied = f"value._replace({name}=...) returns a changed copy"
-    elif name in named:
+    elif name in getattr(cls, "__match_args__", ()):
         copied = f"dataclasses.replace(value, {name}=...) returns a changed copy"
     else:
         copied = f"make another {title}"
