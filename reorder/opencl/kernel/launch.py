@@ -7,7 +7,7 @@ then `dst`, and loop k; the last loops may be indirect, with offsets from tables
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
     extent0, valid0           iterations of loop 0, and those of them that hold data
-    shift0                    log2 of the work items along loop 0
+    shift0                    log2 of the work items along loop 0, unless all share its steps
     groups0                   work-groups along loop 0, where another loop shares its dimension
     src0, or src_x0, src_y0   stride of loop 0
     size0, index0_, index0_0  a size, and the start and the strides of the index below it
@@ -150,6 +150,9 @@ class LoopShape(NamedTuple):
 
 class Body(ABC):
     """What the kernels of a family do; hashable, since the text depends on its fields."""
+
+    # whether the text says that all work items of a group start at the same step of each loop
+    shares_steps: bool = False
 
     @abstractmethod
     def lines(self, pattern: Pattern) -> Iterator[str]:
@@ -327,7 +330,8 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
             params |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
     for k, loop in enumerate(nest.loops):
         params |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
-        params[f"shift{k}"] = divisions[k].shift
+        if not pattern.body.shares_steps:
+            params[f"shift{k}"] = divisions[k].shift
         if not pattern.is_last_in_dimension(k):
             params[f"groups{k}"] = divisions[k].groups
         for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
@@ -389,8 +393,10 @@ def shared_lines(conversion: KernelFormula, roles: Collection[str], s: int) -> I
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
-    """Return the indices of a work item: i0, i1, ..."""
-    yield "uint item = get_local_id(0);"
+    """Return the indices at which a work item, or its group, starts: i0, i1, ..."""
+    shares_steps = pattern.body.shares_steps
+    if not shares_steps:
+        yield "uint item = get_local_id(0);"
     for dim in sorted({loop.grid_dim for loop in pattern.loops}):
         yield f"uint group{dim} = get_group_id({dim});"
     for k, loop in enumerate(pattern.loops):
@@ -398,9 +404,12 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
         dim = loop.grid_dim
         group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
         tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
-        digit = f"(index_t)(item & ((1u << p.shift{k}) - 1))"
-        yield f"index_t i{k} = (({tile}) << p.shift{k}) + {digit};"
-        yield f"item >>= p.shift{k};"
+        if shares_steps:
+            yield f"const index_t i{k} = {tile};"
+        else:
+            digit = f"(index_t)(item & ((1u << p.shift{k}) - 1))"
+            yield f"index_t i{k} = (({tile}) << p.shift{k}) + {digit};"
+            yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"
 

@@ -174,8 +174,8 @@ class Staged(Body):
     the order of the buffer, or of dst. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. `uniform` are the roles of a conversion whose values vary, but not
     within a vector of src. One that `is_gathered` has the order of src in local memory: vectors of
-    dst are made of its elements. With `is_guarded`, only data is converted: the rest becomes zero,
-    or has no scale. Runs of 4 bits follow each other in dst along the loops `joined`.
+    dst are made of its elements. One that `is_padded` writes zeros where there is no data. Runs of
+    4 bits follow each other in dst along the loops `joined`.
     """
 
     extents: tuple[int, ...]
@@ -184,8 +184,9 @@ class Staged(Body):
     packed_rows: int = 1
     uniform: tuple[str, ...] = ()
     is_gathered: bool = False
-    is_guarded: bool = False
+    is_padded: bool = False
     joined: tuple[int, ...] = ()
+    shares_steps: bool = False
     local: LocalLayout = _NOWHERE
 
     def steps(self, loop: int) -> int:
@@ -475,10 +476,12 @@ class Staged(Body):
             at = f"((uint)(uintptr_t)({address_of('src', first, side.bits)}) & 7) * {BYTE_BITS}"
             at += "" if side.bits >= BYTE_BITS else f" + (({first}) & 1) * {side.bits}"
             yield f"uint4 {name} = shifted({name}a, {name}b, {name}c, {at});"
-        yield f"if (count{s} < {side.lanes}) {{"
-        for name in rows:
-            yield f"    {name} = first_bits({name}, count{s} * {side.bits});"
-        yield f"}} if (!near{s}) {{"
+        if self.is_padded:
+            yield f"if (count{s} < {side.lanes}) {{"
+            for name in rows:
+                yield f"    {name} = first_bits({name}, count{s} * {side.bits});"
+            yield "}"
+        yield f"if (!near{s}) {{"
         for name, (first, inside) in rows.items():
             odd = "0" if side.bits >= BYTE_BITS else f"({first}) & 1"
             yield f"    {name} = load({address_of('src', first, side.bits)}, {inside}, {odd});"
@@ -560,6 +563,8 @@ class Staged(Body):
     def _convert(self, pattern: Pattern, conversion: KernelFormula, s: int) -> Iterator[str]:
         """Return the conversion of a vector of each row; in padding, elements stay zero."""
         side, names = self.src, [f"y{j}" for j in range(self.src.lanes)]
+        # the rest becomes zero, or has no scale
+        is_guarded = self.is_padded or bool(conversion.varying)
         yield f"{conversion.dst_type} {', '.join(f'{name} = 0' for name in names)};"
         shared = {role: f"{role}_all" for role in (*conversion.scalars, *self.uniform)}
         first = side.run[0]
@@ -569,7 +574,7 @@ class Staged(Body):
         index[first] = f"(i{first} + r{s})"
         for row in range(self.packed_rows):
             is_inside = [f"count{s} > 0"]
-            if self.packed_rows > 1 and self.is_guarded:
+            if self.packed_rows > 1 and is_guarded:
                 is_inside.append(self._row_inside(s, row))
             yield f"if ({' && '.join(is_inside)}) {{"
             for role in conversion.varying:
@@ -582,7 +587,7 @@ class Staged(Body):
                 done = conversion.converted(f"({conversion.src_type})({code})", at.format, shared)
                 width = self.element * WORD_BITS // self.units_per_word
                 place = f" << {row * width}" if row else ""
-                is_partial = j and self.is_guarded and not side.is_whole
+                is_partial = j and is_guarded and not side.is_whole
                 guard = f"if (count{s} > {j}) " if is_partial else ""
                 yield f"{guard}{name} {'|=' if row else '='} {done}{place};"
             yield "}"

@@ -346,10 +346,13 @@ def _launched(
     if task.varying:
         body = replace(body, uniform=nest.loops[body.src.run[0]].uniform(task.varying))
     numbers = task.numbers
-    if task.converts:
-        is_full = all(loop.valid == loop.extent for loop in nest.loops)
-        is_padded = not is_full or (nest.sizes and not nest.is_limited)
-        body = replace(body, is_guarded=bool(is_padded or task.varying))
+    is_full = all(loop.valid == loop.extent for loop in nest.loops)
+    body = replace(
+        body,
+        is_padded=not is_full or bool(nest.sizes and not nest.is_limited),
+        # an H200 executes fewer instructions then, but is slower if these do not matter
+        shares_steps=task.conversion is not None or body.src.is_shifted,
+    )
     if 0 < body.dst.bits < BYTE_BITS and body.dst.is_shifted:
         joined = _joined(nest, body)
         if joined is None:

@@ -261,6 +261,13 @@ def test_tiles_that_are_partly_padding_take_one_launch() -> None:
         assert launch.pattern.sizes, line
 
 
+def test_elements_past_a_run_of_src_become_zero_only_if_dst_has_padding() -> None:
+    for tag, masks in (("ba", 0), ("Ba4b", 1)):
+        src, dst = memory_desc((301, 259), "u8", "ab"), memory_desc((301, 259), "u8", tag)
+        (launch,) = check(planned(src, dst))
+        assert ("= first_bits(" in kernel_source(launch.pattern)) == masks, tag
+
+
 def test_halves_of_bytes_are_written_by_two_launches_one_after_the_other() -> None:
     for dims, count in (((5, 7), 2), ((6, 8), 1)):
         src, dst = memory_desc(dims, "s8", "ab"), memory_desc(dims, "s4", "ba")
