@@ -306,6 +306,11 @@ s8->f32 aBcd16b nchw 2x21x5x12 Staged 64
 f32->s8 aBcd16b nchw 2x37x5x13 Staged 256
 s8 OIhw4i16o4i oihw 37x23x5x5 Staged 128
 f16 ABcd16a16b nhwc 4x40x7x7 Staged 256
+s8 BA16a64b4a ab 37x201 Staged 128
+f16 OIhw16i16o oihw 37x22x3x3 Staged 256
+bf16 OIhw8i16o2i oihw 20x23x7x7 Staged 256
+s8 ABcd16a16b nchw 20x40x13x21 Staged 256
+f32->s8 ABcd16a16b nchw 37x21x9x23 Staged 256
 u4 aBcd16b nchw 1x37x16x16 Staged 256
 u4 aBcd16b nchw 1x37x17x17 Direct 256
 """

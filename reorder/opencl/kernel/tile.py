@@ -9,7 +9,7 @@ is best accessed in small rectangles of columns and rows, which devices store to
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from reorder.opencl.kernel.launch import (
     floor_log2,
     lower_nest,
 )
-from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, without
+from reorder.opencl.kernel.placement import Chain, Loop, are_apart, chain_of, span_of, without
 from reorder.opencl.kernel.staged import (
     LANES,
     Digit,
@@ -98,10 +98,13 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
         return ()
     others = without(nest.moving, (along_dst,))
     rows, length = _SKEWED[bits[1]]
-    chain = chain_of(others, 0, length)
+    chain = chain_of(others, 0, length, nest.bounds(0))
+    spans = tuple(span_of((along_dst,), k) for k in nest.bounds(1))
     aligned = _SECTOR if task.conversion is None else VECTOR
     is_aligned = nest.alignment(1, (along_dst,)) * bits[1] % (aligned * BYTE_BITS) == 0
-    if chain is None or is_aligned or along_dst.extent * bits[1] < _MIN_ROW * BYTE_BITS:
+    is_short = along_dst.extent * bits[1] < _MIN_ROW * BYTE_BITS
+    # no index grows along a row
+    if chain is None or is_aligned or is_short or any(spans):
         return ()
     along_src = [others[k] for k in _uniform_run(others, chain, task.varying)]
     nest = nest._replace(loops=(along_dst, *along_src, *without(others, along_src)))
@@ -114,13 +117,15 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     most = room // ((rows + sector) * prod(extents[:top]))
     extents[top] = _evened(nest.loops[top].extent, extents[top], unit, most)
     loaded = prod(extents)
-    if loaded * bits[0] < VECTOR * BYTE_BITS:
-        return ()
     rows = max(rows, rows * length // loaded // sector * sector)
     extents[0] = _evened(along_dst.extent, rows, sector, room // loaded - sector)
+    # beside sizes, short runs of src and whole rows are faster in other tiles
+    least = _LINE if nest.sizes else VECTOR
+    if loaded * bits[0] < least * BYTE_BITS or (nest.sizes and extents[0] >= along_dst.extent):
+        return ()
     src = runs_of(nest, 0, run, extents, bits[0], _widest(bits))._replace(rest=(0,))
     lanes, packed = VECTOR * BYTE_BITS // bits[1], WORD * BYTE_BITS // bits[1]
-    dst = Side((0,), run, bits[1], lanes, is_shifted=True, align=_SECTOR)
+    dst = Side((0,), run, bits[1], lanes, is_shifted=True, align=_SECTOR, spans=spans)
     body = Staged(tuple(extents), src, dst, packed)
     return _launched(task, nest, body, _WORK_ITEMS)
 
@@ -265,7 +270,11 @@ def _staged(task: KernelTask, nest: Nest, chains: tuple[Chain, Chain]) -> Staged
     if bits[0] > bits[1] and src.lanes < _MIN_LOADED:
         lanes = min(_MIN_LOADED, VECTOR * BYTE_BITS // bits[0])
         src = src._replace(lanes=lanes, parts=lanes // src.lanes, is_whole=False)
-    dst = runs_of(nest, 1, run, extents, bits[1])
+    shifts = BYTE_BITS <= bits[1] <= WORD_BITS and first not in src.run
+    dst = _run_of_dst(nest, run, extents, bits[1], shifts=shifts)
+    if dst.is_shifted:
+        # the fewer runs, the fewer vectors are stored in parts
+        dst = _run_of_dst(nest, _extended(nest, run, extents), extents, bits[1], shifts=shifts)
     bounds = zip(src.spans, nest.bounds(0), strict=True)
     grow = (nest.loops[first].stride(k) for span, k in bounds if span)
     if first not in src.run and any(grow):
@@ -279,6 +288,28 @@ def _staged(task: KernelTask, nest: Nest, chains: tuple[Chain, Chain]) -> Staged
     if packed == 1 and not is_regular and min(bits) >= BYTE_BITS:
         body = replace(body, is_gathered=bits[1] <= WORD_BITS)
     return body
+
+
+def _run_of_dst(
+    nest: Nest, run: tuple[int, ...], extents: Sequence[int], bits: int, *, shifts: bool
+) -> Side:
+    """Return how a run of dst is stored: from any byte on if vectors would be narrow and parts."""
+    side = runs_of(nest, 1, run, extents, bits)
+    if not shifts or side.is_whole or side.nbytes == VECTOR:
+        return side
+    return side._replace(lanes=VECTOR * BYTE_BITS // bits, is_shifted=True)
+
+
+def _extended(nest: Nest, run: tuple[int, ...], extents: Sequence[int]) -> tuple[int, ...]:
+    """Return a run of dst with the loops of a tile that continue it."""
+    loops, count, chain = nest.loops, len(run), chain_of(nest.loops, 1, 1 << 62, nest.bounds(1))
+    longer = run if chain is None else chain.run
+    # a run goes on after all steps of its last loop
+    for last, following in pairwise(longer[count - 1 :]):
+        if extents[last] != loops[last].extent or extents[following] == 1:
+            break
+        count += 1
+    return longer[:count]
 
 
 def _chains(task: KernelTask, nest: Nest) -> tuple[Chain, Chain] | None:

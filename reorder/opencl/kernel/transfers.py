@@ -201,7 +201,8 @@ def _whole(
     task = task._replace(nest=nest, numbers={**task.numbers, "src_end": end})
     if has_image:
         return tile.try_lower_pixels(task)
-    return (() if is_padded else tile.try_lower_joined(task)) or tile.try_lower(task)
+    of_rows = () if is_padded else (tile.try_lower_joined, tile.try_lower_skewed)
+    return next(filter(None, (lower(task) for lower in (*of_rows, tile.try_lower))), ())
 
 
 def _swapped(node: Node, sizes: tuple[int, ...]) -> Node:

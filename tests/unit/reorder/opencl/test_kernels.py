@@ -261,6 +261,30 @@ def test_tiles_that_are_partly_padding_take_one_launch() -> None:
         assert launch.pattern.sizes, line
 
 
+# the loops of a run of dst, the bytes at whose multiples its rows end, and what is unpacked
+_UNPACKED = """
+2 0 s8 s8 4000x4001 BA16a64b4a ab
+3 0 s8 s8 1000x1022x5x5 OIhw4i16o4i abcd
+3 0 f16 f16 1000x1022x3x3 OIhw16i16o abcd
+3 0 bf16 bf16 500x700x7x7 OIhw8i16o2i abcd
+1 32 s8 s8 40x72x55x55 ABcd16a16b abcd
+1 32 f16 s8 40x200x27x27 ABcd16a16b abcd
+1 0 s8 s8 32x1001x55x55 aBcd16b abcd
+"""
+
+
+def test_blocks_are_unpacked_in_long_runs_at_any_byte() -> None:
+    for line in _UNPACKED.strip().splitlines():
+        loops, align, one, other, sizes, *tags = line.split()
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = map(memory_desc, (dims, dims), (one, other), tags)
+        (launch,) = check(planned(src, dst))
+        body = launch.pattern.body
+        assert isinstance(body, Staged), line
+        assert body.dst.is_shifted, line
+        assert (len(body.dst.run), body.dst.align) == (int(loops), int(align)), line
+
+
 def test_elements_past_a_run_of_src_become_zero_only_if_dst_has_padding() -> None:
     for tag, masks in (("ba", 0), ("Ba4b", 1)):
         src, dst = memory_desc((301, 259), "u8", "ab"), memory_desc((301, 259), "u8", tag)
