@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 from memdesc.errors import short_repr
+from memdesc.lazy import import_lock
 from memdesc.tuples import constructor
 
 T = TypeVar("T")
@@ -104,19 +105,24 @@ class _Fields:
         self._owner, self._members = owner, members
 
     def __get__(self, _value: object, _cls: type) -> Any:
-        from dataclasses import field, make_dataclass
-
-        declared, title = self._owner.__annotations__, self._owner.__name__
-        parts = [(name, declared[name], field(**member)) for name, member in self._members.items()]
-        made: Any = make_dataclass(title, parts, init=False, repr=False, eq=False)
-        self._owner.__dataclass_fields__ = made.__dataclass_fields__
+        module, owner = _dataclasses(), self._owner
+        parts = [
+            (name, owner.__annotations__[name], module.field(**member))
+            for name, member in self._members.items()
+        ]
+        made = module.make_dataclass(owner.__name__, parts, init=False, repr=False, eq=False)
+        owner.__dataclass_fields__ = made.__dataclass_fields__
         return made.__dataclass_fields__
 
 
 def _replace(self: Any, /, **changes: Any) -> Any:
-    from dataclasses import replace
+    return _dataclasses().replace(self, **changes)
 
-    return replace(self, **changes)
+
+def _dataclasses() -> Any:
+    with import_lock:
+        import dataclasses
+    return dataclasses
 
 
 def part(path: str, doc: str | None) -> Any:
@@ -134,19 +140,15 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
 
 def _reason(cls: type, name: str, done: str) -> str:
     """Return why an attribute cannot be set, and how to get a changed copy."""
-    from dataclasses import fields, is_dataclass
-
     title = cls.__name__
     article = "an" if title[0] in "AEIOU" else "a"
-    members = fields(cls) if is_dataclass(cls) else ()
-    named = [member.name for member in members if member.init]
-    if not hasattr(cls, name) and name not in {member.name for member in members}:
+    if not hasattr(cls, name) and name not in getattr(cls, "__dataclass_fields__", ()):
         return f"{article} {title} is immutable, and has no attribute {short_repr(name)}"
     if (another := getattr(cls, "_another", None)) is not None:
         copied = another
     elif name in getattr(cls, "_fields", ()):
         copied = f"value._replace({name}=...) returns a changed copy"
-    elif name in named:
+    elif name in getattr(cls, "__match_args__", ()):
         copied = f"dataclasses.replace(value, {name}=...) returns a changed copy"
     else:
         copied = f"make another {title}"

@@ -28,20 +28,20 @@ importing_own = threading.RLock()
 
 def importing() -> AbstractContextManager[Any]:
     """Return the same lock, for code of others that is imported or compiled, which may log."""
-    with _State.loading:
-        if not _State.follows_logging:
-            _load_logging()
-            _register()
-            import logging
+    if not _State.follows_logging:
+        _load_logging()
+        _register()
+        import logging
 
-            # waits for a fork that already holds the lock of logging, which all loggers need
-            logging.getLogger("reorder")
-            _State.follows_logging = True
+        # waits for a fork that already holds the lock of logging, which all loggers need
+        logging.getLogger("reorder")
+        _State.follows_logging = True
     return importing_own
 
 
-# How long a thread that would compile waits for the end of its process, in seconds.
-_PATIENCE = 5
+# How many seconds the end of the interpreter waits for a thread that compiles, and how many a
+# thread that would compile waits for the end.
+_LONGEST, _PATIENCE = 60, 5
 
 
 def is_ending() -> bool:
@@ -62,8 +62,8 @@ def _end() -> None:
     A process that ends destroys what LLVM uses, and would crash if a thread still compiled.
     """
     _State.is_ending = True
-    with importing_own:
-        pass
+    if importing_own.acquire(timeout=_LONGEST):
+        importing_own.release()
 
 
 class _State:
@@ -73,8 +73,6 @@ class _State:
     waiting: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
     # whether a hook here is registered after that of logging
     follows_logging = "logging" in sys.modules
-    # held while logging is loaded, so that its hooks exist once; no fork waits for it
-    loading = threading.RLock()
     # the thread that forks, and how often `_before` was called for this fork
     forking: int | None = None
     calls = 0
@@ -119,7 +117,7 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     if _is_last():
-        _State.loading, _State.is_ending = threading.RLock(), False
+        _State.is_ending = False
         for _, _, in_child in _State.waiting:
             in_child()
         importing_own.release()

@@ -41,6 +41,7 @@ from reorder.cpu.schedule.tile_program import (
     StageTable,
     StageTypes,
 )
+from reorder.cpu.schedule.tiles import LONG_ROW_BITS
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.target import has_masks, register_bits
 from reorder.values.formats import FLOATS, INTEGERS
@@ -181,8 +182,9 @@ def _emit_lines(row: _Row) -> None:
     line = LINE_BITS // elements.bits
     skipped = -elements.address_of(row.dst.start) & (LINE_NBYTES - 1)
     start = minimum(skipped // (elements.bits // BYTE_BITS), columns)
-    # other rows share the line of the tail, which ordinary stores write: they would wait for it
-    with when(((columns - start) & (line - 1)) > 0):
+    # ordinary stores write the tail, whose line other rows share: they would wait for the line
+    is_long = columns >= LONG_ROW_BITS // elements.bits
+    with when(is_long & ((columns - start) % line > 0)):
         prefetch_to_write(elements.address_of(row.dst.start + (columns - 1)))
     run((0, start))
     for lanes in sorted({max(line, row.sizes[0]), line}, reverse=True):

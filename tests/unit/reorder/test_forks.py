@@ -189,32 +189,6 @@ def test_a_child_that_is_forked_while_logging_is_imported_can_import_it() -> Non
     assert run_python("-c", _LOADING).stderr == "said\nsaid\n"
 
 
-_AT_ONCE = """
-import os, threading
-from reorder.forks import importing
-hooks, register, threads = [], os.register_at_fork, []
-
-def slowly(*, before, **others):
-    hooks.append(before.__module__)
-    register(before=before, **others)
-    if len(threads) < 2:
-        threads.append(threading.Thread(target=importing))
-        threads[-1].start()
-        threads[-1].join(0.3)
-
-os.register_at_fork = slowly
-importing()
-for thread in threads:
-    thread.join()
-print(*hooks)
-"""
-
-
-def test_two_threads_load_logging_once() -> None:
-    """Of a fork that waits meanwhile, its last hooks would run without the first."""
-    assert run_python("-c", _AT_ONCE).stdout == "logging reorder.forks\n"
-
-
 _LATE = """
 import sys
 import numpy as np, reorder
