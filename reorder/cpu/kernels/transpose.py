@@ -345,17 +345,24 @@ def _emit_few_columns(move: Transposition) -> None:
 
 
 def _emit_blocks(move: Transposition) -> None:
-    """Move the rows of one tile, whose columns follow each other in dst: this needs no tables."""
+    """Move the rows of one tile, whose columns follow each other in dst; rows may be padding."""
+    zeros = _zeros(move.elements)
     elements, lane = move.elements, LANE_BITS // move.elements.bits
     is_wide = elements.bits > BYTE_BITS and register_bits() == LINE_BITS
     for height in (LINE_BITS // elements.bits >> k for k in range(lane.bit_length())):
         if height <= MAX_INTERLEAVED:
             continue
         wide = [_TileShape(height, 2 * lane)] if is_wide and height >= 2 * lane else []
+        own_table = stack_space(elements.builder, I64, height)
         with when(move.head.rows == height):
+            is_padded = move.head.valid_rows < height
+            row_table = where(is_padded, own_table, move.row_table)
             for at_step in move.each_step():
                 src, dst = map(elements.rebased, (at_step.src, at_step.dst))
-                rows = [elements.moved(src, move.row_table[k]) for k in range(height)]
+                with when(is_padded), loop(0, move.head.rows) as row:
+                    offset, nowhere = move.row_table[row], zeros - elements.address_of(src)
+                    own_table[row] = where(offset == NOWHERE, nowhere, offset)
+                rows = [elements.moved(src, row_table[k]) for k in range(height)]
                 starts = [*map(elements.rebased, rows)]
                 for first, shape in _each_tile(move, height, wide):
                     lines = (elements.load_vector(start + first, shape.width) for start in starts)
@@ -390,6 +397,13 @@ _MAX_COLUMNS = 1 << 11
 _MAX_ELEMENT_NBYTES = 8
 
 
+def _zeros(elements: Elements) -> Value:
+    """Return the address of a row of zeros: a tile may read beyond the end of its columns."""
+    array = ir.ArrayType(BYTE, (_MAX_COLUMNS + LANE_BITS // elements.bits) * _MAX_ELEMENT_NBYTES)
+    name, content = f"memdesc.zeros.{array.count}", ir.Constant(array, None)
+    return shared_constant(elements.builder, name, content, LINE_NBYTES)
+
+
 class _EdgeTables:
     """Tables and buffers of edge tiles, on the stack of the kernel.
 
@@ -408,10 +422,7 @@ class _EdgeTables:
         self.columns = stack_space(builder, I64, self.width)
         self.copies = stack_space(builder, BYTE, self.height * self.width * size)
         self.unread = stack_space(builder, BYTE, self.height * size, LINE_NBYTES)
-        # a tile may read beyond the end of its columns
-        array = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
-        zeros = ir.Constant(array, None)
-        self.zeros = shared_constant(builder, f"memdesc.zeros.{array.count}", zeros, LINE_NBYTES)
+        self.zeros = _zeros(elements)
 
     def is_narrow(self, move: Transposition) -> Value:
         """Whether there are fewer columns than in a tile."""

@@ -287,11 +287,14 @@ def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
     """
     rows, columns = scheduled.rows, scheduled.columns
     height, width, line = size_of(rows), size_of(columns), LINE_BITS // scheduled.bits
-    is_whole = all(node.valid == node.extent for node in (*rows, *columns))
+    has_rows, has_columns = (
+        all(node.valid == node.extent for node in group) for group in (rows, columns)
+    )
     least = max(MAX_INTERLEAVED + 1, LANE_BITS // scheduled.bits)
-    if not is_whole or scheduled.permutation or height <= MAX_INTERLEAVED or width < least:
+    if not has_columns or scheduled.permutation or height <= MAX_INTERLEAVED or width < least:
         return Part.TILES
-    if width <= FEW_COLUMNS and height >= line and -height % line <= height >> REPEATED_ROWS_SHIFT:
+    has_tiles = height >= line and -height % line <= height >> REPEATED_ROWS_SHIFT
+    if has_rows and has_tiles and width <= FEW_COLUMNS:
         return Part.FEW_COLUMNS
     is_block = follow and height <= line and height & (height - 1) == 0 and not collide
     return Part.BLOCKS if is_block else Part.TILES

@@ -493,6 +493,7 @@ def test_blocks_that_are_streamed_start_lines_wherever_dst_starts() -> None:
     [
         ((1, 64, 8, 8), "f32", "abcd", "aBcd16b", "32-bit elements, blocks"),
         ((1, 64, 8, 8), "s8", "abcd", "aBcd16b", "8-bit elements, blocks"),
+        ((2, 20, 5, 4), "f32", "abcd", "aBcd16b", "32-bit elements, blocks"),
         # rows of half a line that others are between, and columns of less than a tile
         ((2, 64, 8, 8), "f32", "bacd", "Bacd8b", "32-bit elements, blocks"),
         ((8, 64), "f32", "ab", "1x9", "32-bit elements, transposed"),
