@@ -352,7 +352,8 @@ def _emit_blocks(move: Transposition) -> None:
     for height in (LINE_BITS // elements.bits >> k for k in range(lane.bit_length())):
         if height <= MAX_INTERLEAVED:
             continue
-        wide = [_TileShape(height, 2 * lane)] if is_wide and height >= 2 * lane else []
+        has_wide = height == lane or (height > lane and is_wide)
+        wide = [_TileShape(height, 2 * lane)] * has_wide
         own_table = stack_space(elements.builder, I64, height)
         with when(move.head.rows == height):
             is_padded = move.head.valid_rows < height
@@ -691,6 +692,13 @@ def _columns(
     across = min(height, lane)
     # the lanes of a joined vector hold rows that are `across` apart
     parts = width // lane
+    if parts > 1 and height == lane:
+        # vectors of as many columns as rows have lanes
+        vectors = transpose([*lines])
+        for j in range(0, lane, parts):
+            for k, vector in enumerate(exchange(vectors[j : j + parts], lane)):
+                yield k * lane + j, vector
+        return
     groups = []
     for _ in range(parts):
         rows = [*islice(lines, height // parts)]
