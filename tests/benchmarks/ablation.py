@@ -137,7 +137,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "schedule.permuted:_permuted_elements": _returns(()),
         }
     ),
-    "permuted blocks": Mechanism({"schedule.permuted:_permuted_blocks": _returns(())}),
+    "permuted lines": Mechanism({"schedule.permuted:_permuted_windows": _returns(())}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "joined jobs": Mechanism({"execute:_Schedule": _without_joined_jobs}),
     "chunks of a thread": Mechanism({"schedule.partition:MAX_THREAD_CHUNKS": _value(1)}),

@@ -6,7 +6,8 @@ transposition: a row of them, up to a line, is permuted when it is loaded or bef
 If the innermost loops of a box are contiguous in src and in dst alike, they are a block that lies
 in one piece on both sides: a small matrix that is transposed, as in `abc -> acb` of many, or the
 part `4b16a` of `ABcd16b16a` beside `16a4b` of `ABcd4b16a4b`. Such blocks are rows of permuted
-lines: as many blocks as a line holds, or one block of up to two lines.
+lines: as many blocks as a line holds, or one block of up to two lines. So are elements of a line of
+dst that lie within two lines of src in any order: a run that goes backwards, every second element.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from functools import partial
 from itertools import permutations, product
 
 from memdesc.dtypes import BYTE_BITS
+from memdesc.tuples import NamedTuple
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
 from reorder.cpu.schedule.cuts import cut_to_fit, find_cut
-from reorder.cpu.schedule.loops import offset_table, size_of
+from reorder.cpu.schedule.loops import contiguous_loops, offset_table, size_of
 from reorder.cpu.schedule.select import (
     MANY_LINES,
     PART_BITS,
@@ -48,7 +50,7 @@ def permuted_boxes(
     # AVX-512BW permutes pairs of bytes
     unit = 1 if instructions.permutes_lines else 2
     elements = _permuted_elements(box, bits) if instructions.permutes_lines else ()
-    return elements or _permuted_blocks(box, bits, unit, streams=streams)
+    return elements or _permuted_windows(box, bits, unit, streams=streams)
 
 
 def _permuted_elements(box: Box, bits: int) -> tuple[ScheduledBox, ...]:
@@ -115,60 +117,115 @@ def _permuted(box: Box, bits: int, side: int, pair: tuple[Node, Node]) -> Schedu
     return scheduled._replace(permutation=Permutation(side, picks))
 
 
-def _permuted_blocks(box: Box, bits: int, unit: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
-    width, block = width_of(bits), _block_of(box, bits)
-    size = size_of(block) * width
-    if not block or size > 2 * LINE_NBYTES or width % unit:
+# Fewer bytes of dst than this are not worth loading two lines, and runs of as many are copied.
+_LEAST_NBYTES = 16
+
+
+def _permuted_windows(box: Box, bits: int, unit: int, *, streams: bool) -> tuple[ScheduledBox, ...]:
+    width = width_of(bits)
+    block = _block_of(box, bits)
+    inner, along = block or _window_of(box, bits)
+    others = tuple(node for node in box.nodes if node not in (*inner, along))
+    starts = offset_table((node.extent for node in inner), (node.strides[0] for node in inner))
+    most = 2 * LINE_NBYTES - max(starts) + min(starts) - width
+    count = min(
+        along.extent,
+        max(1, LINE_NBYTES // (len(starts) * width)),
+        1 + most // max(1, abs(along.strides[0])),
+    )
+    picks = [
+        k * along.strides[0] + at + j for k in range(count) for at in starts for j in range(width)
+    ]
+    # loops that read the same lines are better moved together, by other kernels
+    span = max(picks) - min(picks)
+    row = along._replace(strides=(2 * count * along.strides[0], 0))
+    is_shared = any(0 < abs(node.strides[0]) <= span for node in (*others, row))
+    is_run = picks[:_LEAST_NBYTES] == [*range(_LEAST_NBYTES)]
+    is_uneven = any((k - picks[0]) % unit for k in picks[::unit])
+    is_small = not block and len(picks) < _LEAST_NBYTES
+    if is_small or is_shared or is_run or is_uneven:
         return ()
-    others = [node for node in box.nodes if node not in block]
-    follows = [node.strides == (size, size) and node.valid == node.extent for node in others]
-    along = others.pop(follows.index(True)) if any(follows) else Node(1, 1, (size, size))
-    starts = offset_table((node.extent for node in block), (node.strides[0] for node in block))
-    count = min(max(1, LINE_NBYTES // size), along.extent)
-    picks = [k * size + at + j for k in range(count) for at in starts for j in range(width)]
     starts_evenly = not any(node.strides[1] % LINE_NBYTES for node in others)
     head = -box.offsets[1] % LINE_NBYTES if streams and starts_evenly else 0
     done: list[ScheduledBox] = []
-    for (src, dst), rows, picked in _rows_of(head, along.extent * size, picks):
-        row = Node(rows, rows, (len(picks), len(picks)))
-        run = Node(len(picked), len(picked), (1, 1))
-        offsets = box.offsets[0] + src, box.offsets[1] + dst
-        part = Box(offsets, (*others, *[row] * (rows > 1), run))
-        permutation = Permutation(0, tuple(k // unit for k in picked[::unit]), unit)
+    for row in _rows_of(head, along, count, picks):
+        low = min(row.picks)
+        loop = Node(row.count, row.count, row.strides)
+        run = Node(len(row.picks), len(row.picks), (1, 1))
+        offsets = box.offsets[0] + row.start[0] + low, box.offsets[1] + row.start[1]
+        part = Box(offsets, (*others, *[loop] * (row.count > 1), run))
+        permutation = Permutation(0, tuple((k - low) // unit for k in row.picks[::unit]), unit)
         schedule = partial(_permuted_rows, permutation=permutation)
         done += cut_to_fit(schedule(part), schedule)
     return tuple(done)
 
 
-def _block_of(box: Box, bits: int) -> tuple[Node, ...]:
-    """Return the smallest block of innermost loops, which are contiguous on each side."""
+def _block_of(box: Box, bits: int) -> tuple[tuple[Node, ...], Node] | None:
+    """Return the smallest block of up to two lines, and the loop over blocks that follow it.
+
+    Its loops are the innermost ones that are contiguous on each side.
+    """
     from_src, from_dst = (contiguous_group(box.nodes, side, bits) for side in (0, 1))
     for count in range(2, min(len(from_src), len(from_dst)) + 1):
         block = from_dst[:count]
         if {*block} == {*from_src[:count]}:
-            return block if all(node.valid == node.extent for node in block) else ()
-    return ()
+            size = size_of(block) * width_of(bits)
+            if size > 2 * LINE_NBYTES or any(node.valid < node.extent for node in block):
+                return None
+            return block, _next_block(box, size)
+    return None
 
 
-def _rows_of(
-    head: int, nbytes: int, picks: list[int]
-) -> Iterator[tuple[tuple[int, int], int, list[int]]]:
-    """Yield rows of dst: where the first starts on both sides, how many there are, and their picks.
+def _next_block(box: Box, size: int) -> Node:
+    """Return the loop over blocks that follow each other on both sides, or a single step."""
+    loops = (node for node in box.nodes if node.strides == (size, size))
+    return next((node for node in loops if node.valid == node.extent), Node(1, 1, (size, size)))
+
+
+def _window_of(box: Box, bits: int) -> tuple[tuple[Node, ...], Node]:
+    """Return the loops of up to a line of dst that come from up to two lines, and the next one."""
+    inner: tuple[Node, ...] = ()
+    size = span = width_of(bits)
+    for k in contiguous_loops(box.nodes, 1, size):
+        node = box.nodes[k]
+        more = (node.extent - 1) * abs(node.strides[0])
+        if node.valid < node.extent:
+            break
+        if size * node.extent > LINE_NBYTES or span + more > 2 * LINE_NBYTES:
+            return inner, node
+        inner, size, span = (*inner, node), size * node.extent, span + more
+    return inner, Node(1, 1, (0, size))
+
+
+class _Rows(NamedTuple):
+    """Rows of permuted lines."""
+
+    # where the first one starts on both sides, how far apart they are, and how many there are
+    start: tuple[int, int]
+    strides: tuple[int, int]
+    count: int
+    # how far from the start in src each byte comes from
+    picks: list[int]
+
+
+def _rows_of(head: int, along: Node, count: int, picks: list[int]) -> Iterator[_Rows]:
+    """Yield rows of `count` steps of a loop, and of those that are left.
 
     If `head` bytes come before the first whole line of dst, each line is made of two lines of src,
     so that it can be written by a non-temporal store.
     """
-    size = len(picks)
-    whole, rest = divmod(nbytes, size)
-    if head and size == LINE_NBYTES and whole >= MANY_LINES:
-        last = (whole - 1) * size
-        yield (0, 0), 1, picks[:head]
-        yield (0, head), whole - 1, picks[head:] + [LINE_NBYTES + k for k in picks[:head]]
-        yield (last, last + head), 1, picks[head:]
+    strides = src, dst = count * along.strides[0], len(picks)
+    whole, rest = divmod(along.extent, count)
+    if head and src == dst == LINE_NBYTES and whole >= MANY_LINES:
+        last = (whole - 1) * LINE_NBYTES
+        shared = picks[head:] + [LINE_NBYTES + k for k in picks[:head]]
+        yield _Rows((0, 0), strides, 1, picks[:head])
+        yield _Rows((0, head), strides, whole - 1, shared)
+        yield _Rows((last, last + head), strides, 1, picks[head:])
     else:
-        yield (0, 0), whole, picks
+        yield _Rows((0, 0), strides, whole, picks)
     if rest:
-        yield (whole * size, whole * size), 1, picks[:rest]
+        yield _Rows((whole * src, whole * dst), strides, 1, picks[: dst // count * rest])
 
 
 def _permuted_rows(box: Box, permutation: Permutation) -> ScheduledBox:

@@ -184,8 +184,17 @@ def permuted(bits: int) -> set[str]:
 
 
 def blocks(bits: int) -> set[str]:
-    """Move blocks that lie in one piece on both sides, and whose elements change their order."""
+    """Move elements that are near each other on both sides, in another order."""
     kernels = set()
+    # runs that go backwards, leave gaps or repeat an element; pixels whose channels are reversed
+    for n, step in product((3, 16, 37, 130, 300), (-3, -2, -1, 0, 2, 3, 5)):
+        start = max(0, (1 - n) * step)
+        src = memory_desc((3, n), DTYPES[bits], strides=(n * abs(step) + 1, step), offset0=start)
+        kernels |= _check(src, memory_desc((3, n), DTYPES[bits], "ab"), at_end=n % 2 == 0)
+    for n in (1, 5, 21, 22, 64, 100):
+        src = memory_desc((4, n, 3), DTYPES[bits], strides=(3 * n + 1, 3, -1), offset0=2)
+        kernels |= _check(src, memory_desc((4, n, 3), DTYPES[bits], "abc"), at_end=n % 2 == 1)
+        kernels |= _check(src, memory_desc((4, n, 3), DTYPES[bits], "bac"), at_end=n % 2 == 0)
     for m, n in product((2, 3, 4, 5, 7, 16), (2, 3, 8, 11)):
         # many after each other, and in rows that change places
         for dims, order in (((37, m, n), "acb"), ((5, 9, m, n), "badc")):
