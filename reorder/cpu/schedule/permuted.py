@@ -148,13 +148,13 @@ def _permuted_windows(box: Box, bits: int, unit: int, *, streams: bool) -> tuple
     starts_evenly = not any(node.strides[1] % LINE_NBYTES for node in others)
     head = -box.offsets[1] % LINE_NBYTES if streams and starts_evenly else 0
     done: list[ScheduledBox] = []
-    for row in _rows_of(head, along, count, picks):
-        low = min(row.picks)
-        loop = Node(row.count, row.count, row.strides)
-        run = Node(len(row.picks), len(row.picks), (1, 1))
-        offsets = box.offsets[0] + row.start[0] + low, box.offsets[1] + row.start[1]
-        part = Box(offsets, (*others, *[loop] * (row.count > 1), run))
-        permutation = Permutation(0, tuple((k - low) // unit for k in row.picks[::unit]), unit)
+    for rows in _rows_of(head, along, count, picks):
+        low = min(rows.picks)
+        loop = Node(rows.extent, rows.extent, rows.strides)
+        run = Node(len(rows.picks), len(rows.picks), (1, 1))
+        offsets = box.offsets[0] + rows.start[0] + low, box.offsets[1] + rows.start[1]
+        part = Box(offsets, (*others, *[loop] * (rows.extent > 1), run))
+        permutation = Permutation(0, tuple((k - low) // unit for k in rows.picks[::unit]), unit)
         schedule = partial(_permuted_rows, permutation=permutation)
         done += cut_to_fit(schedule(part), schedule)
     return tuple(done)
@@ -203,7 +203,7 @@ class _Rows(NamedTuple):
     # where the first one starts on both sides, how far apart they are, and how many there are
     start: tuple[int, int]
     strides: tuple[int, int]
-    count: int
+    extent: int
     # how far from the start in src each byte comes from
     picks: list[int]
 
