@@ -694,9 +694,9 @@ def _columns(
     parts = width // lane
     if parts > 1 and height == lane:
         # vectors of as many columns as rows have lanes
-        vectors = transpose([*lines])
+        joined = transpose([*lines])
         for j in range(0, lane, parts):
-            for k, vector in enumerate(exchange(vectors[j : j + parts], lane)):
+            for k, vector in enumerate(exchange(joined[j : j + parts], lane)):
                 yield k * lane + j, vector
         return
     groups = []
