@@ -342,6 +342,7 @@ def _emit_few_columns(move: Transposition) -> None:
                     )
                     for k, column in _columns_in_order(elements, lines, shape):
                         elements.store_lines(column, elements.moved(target, table[k]))
+                    _prefetch_columns(move, target, table, shape)
 
 
 def _emit_blocks(move: Transposition) -> None:
