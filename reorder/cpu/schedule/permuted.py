@@ -141,12 +141,12 @@ def _permuted_windows(box: Box, bits: int, unit: int, *, streams: bool) -> tuple
     row = along._replace(strides=(2 * count * along.strides[0], 0))
     is_shared = any(0 < abs(node.strides[0]) <= span for node in (*others, row))
     is_run = picks[:_LEAST_NBYTES] == [*range(_LEAST_NBYTES)]
-    is_uneven = any((k - picks[0]) % unit for k in picks[::unit])
     is_small = not block and len(picks) < _LEAST_NBYTES
-    if is_small or is_shared or is_run or is_uneven:
-        return ()
     starts_evenly = not any(node.strides[1] % LINE_NBYTES for node in others)
     head = -box.offsets[1] % LINE_NBYTES if streams and starts_evenly else 0
+    is_uneven = any(at % unit for at in (width, head, *(k - picks[0] for k in picks[::unit])))
+    if is_small or is_shared or is_run or is_uneven:
+        return ()
     done: list[ScheduledBox] = []
     for rows in _rows_of(head, along, count, picks):
         low = min(rows.picks)

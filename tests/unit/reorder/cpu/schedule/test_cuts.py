@@ -468,6 +468,23 @@ def test_blocks_on_both_sides_are_rows_of_permuted_lines(
 
 
 @pytest.mark.parametrize(
+    ("nodes", "bits", "place"),
+    [
+        # every second byte; pairs of bytes that lines of dst cut in two, and those 3 bytes apart
+        (_nodes((9, 200, 48), (48, 2, 1)), 8, 0),
+        (_nodes((99, 32, 32), (4, 2, 8), (4, 8, 2)), 16, 1),
+        (_nodes((9, 200, 60), (30, 3, 2)), 16, 0),
+    ],
+)
+def test_pairs_of_bytes_are_permuted_only_if_none_is_divided(
+    nodes: tuple[Node, ...], bits: int, place: int
+) -> None:
+    box = Box((0, place), nodes)
+    assert permuted_boxes(box, bits, _NEWEST.instructions, streams=True)
+    assert not permuted_boxes(box, bits, Instructions(masks=True), streams=True)
+
+
+@pytest.mark.parametrize(
     ("case", "kernel"),
     [
         ("s8 abcd badc 9x9x4x9", STRIDED),
