@@ -54,6 +54,8 @@ _PARTS = (
 )
 
 
+# Elements that are moved one by one in each step of their loop.
+_AT_ONCE = 4
 # Without masked loads, how many lines are put together at once: their pieces are more stores than
 # any processor keeps outside its first-level cache.
 _PAIRS = 32
@@ -354,11 +356,27 @@ def emit_strided(rows: Rows) -> None:
     elements, head = rows.elements, rows.head
     for src, dst, is_valid in rows.loop():
         valid = where(is_valid, head.valid, 0)
-        with loop(0, valid) as column:
-            element = elements.load(elements.moved(src, column * head.src_stride))
-            elements.store(element, elements.moved(dst, column * head.dst_stride))
+        none, whole = valid.like(0), valid & -_AT_ONCE
+        with either(valid < 2 * _AT_ONCE) as (few, many):
+            with few:
+                _emit_elements(rows, (src, dst), (none, valid), 1)
+            with many:
+                _emit_elements(rows, (src, dst), (none, whole), _AT_ONCE)
+                _emit_elements(rows, (src, dst), (whole, valid), 1)
         with loop(valid, head.extent) as column:
             elements.store(elements.zero, elements.moved(dst, column * head.dst_stride))
+
+
+def _emit_elements(
+    rows: Rows, at: tuple[Location, Location], span: tuple[Value, Value], count: int
+) -> None:
+    """Move some elements of a row, `count` in each step."""
+    elements, (src, dst) = rows.elements, at
+    with loop(*span, count) as column:
+        columns = [column + k for k in range(count)]
+        moved = [elements.load(elements.moved(src, k * rows.head.src_stride)) for k in columns]
+        for k, element in zip(columns, moved, strict=True):
+            elements.store(element, elements.moved(dst, k * rows.head.dst_stride))
 
 
 _LINE = ir.VectorType(BYTE, LINE_NBYTES)

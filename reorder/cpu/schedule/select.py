@@ -236,9 +236,13 @@ def select_kernel(box: Box, bits: int) -> ScheduledBox:
         columns, rows = transposed_groups(box.nodes, bits)
         if columns and rows and not _is_tiny(columns, rows, bits):
             return ScheduledBox(box, bits, TRANSPOSED, rows, columns)
-    is_run = run.strides[1] == width and (run.strides[0] == width or box.is_zero)
-    rows = row_loops(box.nodes[:-1]) or (one_step,)
-    return ScheduledBox(box, bits, RUN if is_run else STRIDED, rows, (run,))
+    if run.strides[1] == width and (run.strides[0] == width or box.is_zero):
+        return ScheduledBox(box, bits, RUN, row_loops(box.nodes[:-1]) or (one_step,), (run,))
+    # the longest loop whose steps share lines with those of the others
+    near = (node for node in box.nodes[:-1] if max(map(abs, node.strides)) < LINE_NBYTES)
+    run = max((run, *near), key=lambda node: node.extent)
+    others = tuple(node for node in box.nodes if node != run)
+    return ScheduledBox(box, bits, STRIDED, row_loops(others) or (one_step,), (run,))
 
 
 def _is_tiny(columns: tuple[Node, ...], rows: tuple[Node, ...], bits: int) -> bool:
