@@ -34,10 +34,11 @@ from memdesc.exchange.system import Given, System, impossible, tag_of
 from memdesc.image import ImageDesc, image_desc
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, layout_by_tag
-from memdesc.names import Name, is_name, refuse_record, resolve, vocabularies
+from memdesc.names import Name, is_name, onednn, refuse_record, resolve
 from memdesc.names.images import is_image
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.similar import did_you_mean, similar_words
+from memdesc.names.systems import VOCABULARIES
 from memdesc.names.vocabulary import Vocabulary
 from memdesc.tags import LETTERS, check_letters
 
@@ -84,7 +85,10 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(
     {
         system.name: system
         for system in (
-            *(_NOTATION, *map(_system_of, vocabularies()), plain.STRIDES, plain.VERBOSE),
+            _NOTATION,
+            # not by `vocabularies`, whose lock another thread may hold while it imports this module
+            *map(_system_of, (onednn.VOCABULARY, *VOCABULARIES)),
+            *(plain.STRIDES, plain.VERBOSE),
             *(file.SYSTEM for file in (cute, cutlass, xla, pytorch, triton, tvm, mlir, openvino)),
         )
     }

@@ -81,3 +81,23 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 def test_a_child_can_import_what_another_thread_was_importing(module: str, use: str) -> None:
     run_python("-c", _PROGRAM.format(module=module, use=use))
+
+
+_HELD = """
+import importlib, threading
+import memdesc
+from memdesc.lazy import import_lock
+
+for module in {modules!r}:
+    thread = threading.Thread(target=importlib.import_module, args=[module])
+    with import_lock:
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), module
+"""
+
+
+def test_modules_that_are_imported_late_need_no_lock_themselves() -> None:
+    """A thread that holds it may wait for another one that imports the module itself."""
+    late = ("exchange", "names.systems", "picture", "record", "runtime_dims", "source", "verbose")
+    run_python("-c", _HELD.format(modules=[f"memdesc.{module}" for module in late]))
