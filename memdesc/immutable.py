@@ -111,6 +111,8 @@ class _Fields:
             for name, member in self._members.items()
         ]
         made = module.make_dataclass(owner.__name__, parts, init=False, repr=False, eq=False)
+        # a dataclass that inherits from this class asks for both, the fields first
+        owner.__dataclass_params__ = made.__dataclass_params__
         owner.__dataclass_fields__ = made.__dataclass_fields__
         return made.__dataclass_fields__
 

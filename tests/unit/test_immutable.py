@@ -2,7 +2,7 @@
 
 import ast
 import importlib
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -106,6 +106,17 @@ def test_dataclasses_finds_the_fields_of_a_value() -> None:
     assert attr.__replace__(saturate=True) == reorder.Attr(beta=0.5, saturate=True)
     with pytest.raises((TypeError, ValueError), match="parameters is declared with init=False"):
         replace(reorder.Attr(), parameters=())
+
+
+def test_a_dataclass_can_inherit_from_a_value() -> None:
+    @dataclass(init=False, repr=False, eq=False)
+    class Noted(memdesc.Extra):
+        note: str = ""
+
+    assert [each.name for each in fields(Noted)] == [*memdesc.Extra.__match_args__, "note"]
+    assert repr(Noted(s8s8_mask=1)) == repr(memdesc.Extra(s8s8_mask=1)).replace(
+        "Extra", f"{Noted.__qualname__}"
+    )
 
 
 def test_what_a_value_finds_out_itself_is_one_of_its_attributes() -> None:
