@@ -22,6 +22,7 @@ _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 def _answer(options: Options) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # LLVM is slow to load
     from reorder.cpu.schedule.access import describe_access  # LLVM is slow to load
+    from reorder.cpu.target import instructions  # LLVM is slow to load
 
     pair = pair_of(options, options.to)
     src, dst = map(buffer_of, pair)
@@ -52,7 +53,7 @@ def _answer(options: Options) -> tuple[Facts, int]:
         moved = f"0 if src is used as dst; if copied, {moved}"
     facts |= {
         "plan": Said([_box_facts(box) for box in plan.boxes], str(plan).splitlines()),
-        "access": [describe_access(plan, box) for box in plan.boxes],
+        "access": [describe_access(plan, box, instructions()) for box in plan.boxes],
         "slow": slow or Said(slow),
         "kernels": Said(kernels, used),
         "kernels_within_lines": Said(within),

@@ -3,9 +3,11 @@
 from math import prod
 
 from memdesc.dtypes import BYTE_BITS
-from reorder.cpu.machine import LINE_BITS
+from reorder.cpu.machine import LINE_BITS, Instructions
 from reorder.cpu.schedule.loops import size_of
+from reorder.cpu.schedule.permuted import permuted_boxes
 from reorder.cpu.schedule.select import (
+    PERMUTED,
     RUN,
     STRIDED,
     pack_for_kernels,
@@ -16,15 +18,19 @@ from reorder.cpu.schedule.select import (
 from reorder.plan.nodes import Box
 from reorder.plan.plan import ReorderPlan
 
-_WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
+_WHAT = {
+    RUN: "copies runs",
+    STRIDED: "moves single elements",
+    PERMUTED: "permutes the bytes of runs",
+}
 
 
-def describe_access(plan: ReorderPlan, box: Box) -> str:
+def describe_access(plan: ReorderPlan, box: Box, instructions: Instructions) -> str:
     """Describe the contiguous runs of a box on both sides: how long they are, and how far apart.
 
     >>> src, dst = (memdesc.memory_desc((64, 16), "f32", tag) for tag in ("ab", "ba"))
     >>> plan = reorder.plan_reorder(src, dst)
-    >>> describe_access(plan, plan.boxes[0])  # doctest: +NORMALIZE_WHITESPACE
+    >>> describe_access(plan, plan.boxes[0], Instructions())  # doctest: +NORMALIZE_WHITESPACE
     'transposes 64 x 16 elements: reads 64-byte runs 64 bytes apart (whole lines), writes 256-byte
     runs 256 bytes apart (whole lines)'
     """
@@ -36,6 +42,9 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
         packed, size = pack_for_kernels(box, bits)
         # 4-bit elements are transposed as bytes
         scheduled = select_kernel(packed, max(size, BYTE_BITS))
+        for piece in permuted_boxes(packed, size, instructions)[:1]:
+            if piece.micro_kernel == PERMUTED:
+                scheduled, size = piece, piece.bits
         sizes = size, size
     box = scheduled.box
     around = (*scheduled.rows, *reversed(scheduled.outer))
@@ -48,6 +57,8 @@ def describe_access(plan: ReorderPlan, box: Box) -> str:
         else:
             inner, outer = (), (*scheduled.columns, *around)
         run = prod(node.extent if side else node.valid for node in inner)
+        if scheduled.permutation and not side:
+            run = scheduled.permutation.loaded_nbytes
         steps = [node for node in outer if node.extent > 1]
         others = [node for node in box.nodes if node not in inner]
         apart, around_run = (

@@ -219,7 +219,7 @@ def _encode_rows(scheduled: ScheduledBox) -> list[int]:
     valid_rows, valid = _count_valid(rows), run.valid
     picks: list[int] = []
     if scheduled.permutation:
-        valid = (max(scheduled.permutation.picks) + 1) * scheduled.permutation.unit
+        valid = scheduled.permutation.loaded_nbytes
         picks = _words_of(scheduled.permutation)
     head = RowsHead(
         rows=size_of(rows),

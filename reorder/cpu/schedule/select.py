@@ -92,6 +92,11 @@ class Permutation(NamedTuple):
     picks: tuple[int, ...]
     unit: int = 1
 
+    @property
+    def loaded_nbytes(self) -> int:
+        """Bytes of a row up to the last one that is moved."""
+        return (max(self.picks) + 1) * self.unit
+
 
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.

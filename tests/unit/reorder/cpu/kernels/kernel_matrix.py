@@ -15,6 +15,7 @@ from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.access import describe_access
 from reorder.cpu.schedule.select import MICRO_KERNELS, pack_for_kernels, select_kernel
+from reorder.cpu.target import instructions
 from tests.reorders import beyond_caches, expect, move_guarded, random_bytes
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
         scheduled = select_kernel(*pack_for_kernels(box, src.dtype.bits))
         kernels.add(MICRO_KERNELS[scheduled.micro_kernel])
         # a kernel without words for `memdesc explain` fails here
-        describe_access(plan, box)
+        describe_access(plan, box, instructions())
     return kernels
 
 

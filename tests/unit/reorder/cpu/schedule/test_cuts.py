@@ -10,6 +10,7 @@ from memdesc import MemoryDesc, memory_desc
 from memdesc.dtypes import BYTE_BITS
 from reorder import plan_reorder
 from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions, Machine
+from reorder.cpu.schedule.access import describe_access
 from reorder.cpu.schedule.batches import BatchBuilder
 from reorder.cpu.schedule.cuts import rows_at_once, tile_boxes
 from reorder.cpu.schedule.indirect import schedule_table
@@ -482,6 +483,26 @@ def test_pairs_of_bytes_are_permuted_only_if_none_is_divided(
     box = Box((0, place), nodes)
     assert permuted_boxes(box, bits, _NEWEST.instructions, streams=True)
     assert not permuted_boxes(box, bits, Instructions(masks=True), streams=True)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "said"),
+    [
+        # blocks, a run backwards, every second element
+        (memory_desc((70, 2, 3), "f32", "abc"), "acb", "reads 48-byte runs 48 bytes apart"),
+        (
+            memory_desc((64,), "f32", strides=(-1,), offset0=63),
+            "a",
+            "reads 64-byte runs 64 bytes apart (whole lines)",
+        ),
+        (memory_desc((640,), "u8", strides=(2,)), "a", "reads 127-byte runs 128 bytes apart"),
+    ],
+)
+def test_explain_says_that_bytes_are_permuted(src: MemoryDesc, dst: str, said: str) -> None:
+    plan = plan_reorder(src, dst)
+    access = describe_access(plan, plan.boxes[0], _NEWEST.instructions)
+    assert access.startswith(f"permutes the bytes of runs: {said}, writes ")
+    assert "permutes" not in describe_access(plan, plan.boxes[0], Instructions())
 
 
 @pytest.mark.parametrize(
