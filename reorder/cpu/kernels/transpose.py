@@ -59,6 +59,8 @@ _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
+# Few columns are moved in so many tiles of rows at once where non-temporal stores write them.
+_STREAMED_TOGETHER = 4
 # Lines of src are prefetched this many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
 
@@ -259,14 +261,9 @@ def _emit_tile(
         elements.load_vector(elements.moved(src, row_table[k]), shape.width)
         for k in range(shape.height)
     )
-    for k, vector in _columns_in_order(elements, rows, shape):
-        target = elements.moved(move.dst, table[k])
-        # a line that non-temporal stores write twice goes to memory twice
-        if not elements.streams or next_column is None or k == shape.width - 1:
-            elements.store_lines(vector, target)
-            continue
-        with when(next_column - column <= k):
-            elements.store_lines(vector, target)
+    stored = None if next_column is None else next_column - column
+    for k, vector in _columns_to_store(elements, rows, shape, stored):
+        elements.store_lines(vector, elements.moved(move.dst, table[k]))
     _prefetch_columns(move, move.dst, table, shape)
 
 
@@ -320,13 +317,14 @@ def _emit_few_columns(move: Transposition) -> None:
         for shape in _tile_shapes(elements.bits, line)
         if shape.width > lane and shape.registers(elements.bits) <= TILE_REGISTERS
     ]
-    # lines of src stay in the first-level cache until all tiles have read them
-    together = TILE // line
+    # lines of src stay in the first-level cache until all tiles have read them; non-temporal stores
+    # need loads from memory between them
+    together = _STREAMED_TOGETHER if elements.streams else TILE // line
     for at_step in move.each_step(where(is_single, 1, kernel_loop.extent)):
         src, dst = map(elements.rebased, (at_step.src, at_step.dst))
         with loop(0, count, together) as begin:
             end = minimum(begin + together, count)
-            for first, shape in _each_tile(move, line, wide):
+            for first, shape, stored in _each_tile(move, line, wide):
                 start = elements.rebased(src + first)
                 table = move.column_table + first * WORD_NBYTES
                 with loop(begin, end) as i:
@@ -340,7 +338,7 @@ def _emit_few_columns(move: Transposition) -> None:
                         elements.load_vector(elements.moved(source, row_table[k]), shape.width)
                         for k in range(line)
                     )
-                    for k, column in _columns_in_order(elements, lines, shape):
+                    for k, column in _columns_to_store(elements, lines, shape, stored):
                         elements.store_lines(column, elements.moved(target, table[k]))
                     _prefetch_columns(move, target, table, shape)
 
@@ -366,30 +364,31 @@ def _emit_blocks(move: Transposition) -> None:
                     own_table[row] = where(offset == NOWHERE, nowhere, offset)
                 rows = [elements.moved(src, row_table[k]) for k in range(height)]
                 starts = [*map(elements.rebased, rows)]
-                for first, shape in _each_tile(move, height, wide):
+                for first, shape, stored in _each_tile(move, height, wide):
                     lines = (elements.load_vector(start + first, shape.width) for start in starts)
                     target = elements.rebased(dst + first * height)
-                    for k, column in _columns_in_order(elements, lines, shape):
+                    for k, column in _columns_to_store(elements, lines, shape, stored):
                         elements.store_lines(column, target + k * height)
 
 
 def _each_tile(
     move: Transposition, height: int, wide: list[_TileShape]
-) -> Iterator[tuple[Value, _TileShape]]:
-    """Emit loops over tiles of all columns; yields the first column and the shape.
+) -> Iterator[tuple[Value, _TileShape, Value | None]]:
+    """Emit loops over tiles of all columns.
 
     Tiles of one lane move the columns that wide ones leave over; the last one may overlap the one
-    before it.
+    before it. Yields the first column, the shape, and for the former how many columns overlap.
     """
     first, last = move.first, move.last
     lane = _TileShape(height, LANE_BITS // move.elements.bits)
     for shape in wide:
         stop = first + ((last - first) & -shape.width)
         with loop(first, stop, shape.width) as column:
-            yield column, shape
+            yield column, shape, None
         first = stop
-    with loop(first, last, lane.width) as column:
-        yield minimum(column, last - lane.width), lane
+    with loop(first, last, lane.width) as next_column:
+        column = minimum(next_column, last - lane.width)
+        yield column, lane, next_column - column
 
 
 # Upper bound of the columns of a call, and length of the row of zeros. Tiling cuts loop groups to
@@ -670,14 +669,23 @@ def _tile_shapes(bits: int, height: int) -> list[_TileShape]:
     return [_TileShape(height, width // bits) for width in widths]
 
 
-def _columns_in_order(
-    elements: Elements, lines: Iterator[Value], shape: _TileShape
+def _columns_to_store(
+    elements: Elements, lines: Iterator[Value], shape: _TileShape, stored: Value | None
 ) -> Iterator[tuple[int, Value]]:
-    """Yield the columns of a tile, in order if registers hold it: prefetchers follow the stores."""
+    """Yield the columns of a tile, in order if registers hold it: prefetchers follow the stores.
+
+    Of the first ones, `stored` are in the tile before it too.
+    """
     columns = _columns(elements, lines, shape)
     if shape.registers(elements.bits) <= TILE_REGISTERS:
-        return iter(sorted(columns, key=itemgetter(0)))
-    return columns
+        columns = iter(sorted(columns, key=itemgetter(0)))
+    for k, column in columns:
+        # a line that non-temporal stores write twice goes to memory twice
+        if not elements.streams or stored is None or k == shape.width - 1:
+            yield k, column
+            continue
+        with when(stored <= k):
+            yield k, column
 
 
 def _columns(
