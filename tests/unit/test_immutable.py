@@ -110,13 +110,11 @@ def test_dataclasses_finds_the_fields_of_a_value() -> None:
 
 def test_a_dataclass_can_inherit_from_a_value() -> None:
     @dataclass(init=False, repr=False, eq=False)
-    class Noted(memdesc.Extra):
+    class Noted(memdesc.Extra):  # type: ignore[misc] # for mypy, Extra is a frozen dataclass
         note: str = ""
 
     assert [each.name for each in fields(Noted)] == [*memdesc.Extra.__match_args__, "note"]
-    assert repr(Noted(s8s8_mask=1)) == repr(memdesc.Extra(s8s8_mask=1)).replace(
-        "Extra", f"{Noted.__qualname__}"
-    )
+    assert Noted(s8s8_mask=1).masks == {"s8s8": 1}
 
 
 def test_what_a_value_finds_out_itself_is_one_of_its_attributes() -> None:
