@@ -102,6 +102,6 @@ def _quota_files(membership: StrPath, root: StrPath) -> Iterator[list[str]]:
 
 
 def read_text(file: StrPath) -> str:
-    """Return what a small file says; pathlib and open text files take several times as long."""
+    """Return what a small file says; pathlib and text mode take several times as long."""
     with open(file, "rb", buffering=0) as opened:
         return opened.readall().decode()

@@ -119,7 +119,7 @@ def try_lower_skewed(task: KernelTask) -> tuple[Launch, ...]:
     loaded = prod(extents)
     rows = max(rows, rows * length // loaded // sector * sector)
     extents[0] = _evened(along_dst.extent, rows, sector, room // loaded - sector)
-    # beside sizes, short runs of src and whole rows are faster in other tiles
+    # with sizes, other tiles are faster for short runs of src and for whole rows
     least = _LINE if nest.sizes else VECTOR
     if loaded * bits[0] < least * BYTE_BITS or (nest.sizes and extents[0] >= along_dst.extent):
         return ()
@@ -293,7 +293,7 @@ def _staged(task: KernelTask, nest: Nest, chains: tuple[Chain, Chain]) -> Staged
 def _run_of_dst(
     nest: Nest, run: tuple[int, ...], extents: Sequence[int], bits: int, *, shifts: bool
 ) -> Side:
-    """Return how a run of dst is stored: from any byte on if vectors would be narrow and parts."""
+    """Return how a run of dst is stored: at any byte unless aligned vectors are wide or whole."""
     side = runs_of(nest, 1, run, extents, bits)
     if not shifts or side.is_whole or side.nbytes == VECTOR:
         return side
