@@ -13,7 +13,7 @@ import numpy as np
 from memdesc import views
 from memdesc.checked import SCHEMA, SWIZZLED, Written, check_schema
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.immutable import immutable, part
 from memdesc.index import Index, checked_index, checked_integers
@@ -909,4 +909,8 @@ def strided_desc(
             )
         steps.append(nbytes // element.itemsize)
         skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)
-    return MemoryDesc(shape, dtype, strides=steps, offset0=skipped)
+    try:
+        return MemoryDesc(shape, dtype, strides=steps, offset0=skipped)
+    except OverlapError as error:
+        error.args = (f"{error}; copy the array",)
+        raise

@@ -21,6 +21,7 @@ FUSED = desc((2, 4), "f32", "(ab)")
 SWIZZLED = desc((8, 64), "f16", "Sw<3,3,3> o 0 o (8,64):(64,1)").layout
 Q3 = md.record.record_desc((2, 256), "q3_k")
 ODD = np.zeros(5, np.dtype([("a", "u1"), ("b", "<f4")]))["b"]
+WINDOWS = np.lib.stride_tricks.sliding_window_view(np.zeros(9, np.float32), 3)
 IMAGE = md.image_desc((1, 4, 3, 2), "f32", "in_out_channel")
 
 # not hints
