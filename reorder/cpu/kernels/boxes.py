@@ -26,7 +26,7 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     builder = call.src_at.builder
     elements = Elements(builder, kernel)
-    transposes = not {*WAYS, Part.PERMUTED}.isdisjoint(kernel.parts)
+    transposes = not {*WAYS}.isdisjoint(kernel.parts)
     moves = [_TRANSPOSED] * transposes + [_RUN] * (Part.RUNS in kernel.parts)
     moves += [_PERMUTED] * (Part.PERMUTED_LINES in kernel.parts) + [_STRIDED]
     for step_range, instruction, index in each_range(call):

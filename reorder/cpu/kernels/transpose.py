@@ -2,9 +2,9 @@
 
 The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
 other side: where a column starts in dst, where a row starts in src. The schedule says if the groups
-are few columns, or a block whose columns follow each other. Others are moved in the first of these
-ways that fits: interleaved, for groups of two to four elements; as tiles transposed in registers,
-of the first height that fits the rows, in the widest shape that fits the columns.
+are few columns, a block whose columns follow each other, or permuted. Others are moved in the first
+of these ways that fits: interleaved, for groups of two to four elements; as tiles transposed in
+registers, of the first height that fits the rows, in the widest shape that fits the columns.
 """
 
 from collections.abc import Iterator
@@ -119,11 +119,12 @@ def emit_transposed(move: Transposition) -> None:
     builder = elements.builder
     data = move._replace(last=minimum(stop, move.head.valid_columns))
     done = builder.append_basic_block("moved")
-    if Part.PERMUTED in elements.parts:
-        with when(move.head.permuted != 0):
-            _emit_permuted(data)
-            builder.branch(done)
-    for part, emit in (Part.FEW_COLUMNS, _emit_few_columns), (Part.BLOCKS, _emit_blocks):
+    ways = {
+        Part.FEW_COLUMNS: _emit_few_columns,
+        Part.BLOCKS: _emit_blocks,
+        Part.PERMUTED: _emit_permuted,
+    }
+    for part, emit in ways.items():
         if part in elements.parts:
             with when(move.head.way == WAYS.index(part)):
                 emit(data)
@@ -299,12 +300,13 @@ def _prefetch_rows(
             prefetch_to_read(start + table[first + k])
 
 
-# Groups of which all steps hold data, with enough columns for a tile. Nothing but tiles is in the
-# innermost loops: what a sweep does around its tiles takes as long as one or two of them.
+# Groups with enough columns for a tile, all of which hold data; so do all rows of few columns.
+# Nothing but tiles is in the innermost loops: what a sweep does around its tiles takes as long as
+# one or two of them.
 
 
 def _emit_few_columns(move: Transposition) -> None:
-    """Move one tile of columns after the other: each in all rows, or a single one in all steps."""
+    """Move one tile of columns after the other, each in all rows; one tile of rows in all steps."""
     elements, rows = move.elements, move.head.rows
     line, lane = LINE_BITS // elements.bits, LANE_BITS // elements.bits
     kernel_loop = load_fields(move.kernel_loop_at, KernelLoop)

@@ -264,8 +264,6 @@ def _parts_of(
     scheduled: ScheduledBox, head: TransposeHead, instructions: Instructions
 ) -> set[Part]:
     """Return the parts of a kernel that a transposition needs."""
-    if scheduled.permutation:
-        return {Part.PERMUTED}
     if head.way:
         return {WAYS[head.way]}
     parts = {Part.TILES}
@@ -277,11 +275,11 @@ def _parts_of(
 
 
 # With `TILES` the kernel finds the way, and may need other parts too.
-WAYS = Part.TILES, Part.FEW_COLUMNS, Part.BLOCKS
+WAYS = Part.TILES, Part.FEW_COLUMNS, Part.BLOCKS, Part.PERMUTED
 
 
 def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
-    """Return which part moves two groups: if all steps hold data, it may be one without sweeps.
+    """Return which part moves two groups: if all columns hold data, it may be one without sweeps.
 
     `follow` says that the columns follow each other in dst, `collide` that lines of rows collide.
     """
@@ -291,7 +289,7 @@ def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
         all(node.valid == node.extent for node in group) for group in (rows, columns)
     )
     least = max(MAX_INTERLEAVED + 1, LANE_BITS // scheduled.bits)
-    if not has_columns or scheduled.permutation or height <= MAX_INTERLEAVED or width < least:
+    if not has_columns or height <= MAX_INTERLEAVED or width < least:
         return Part.TILES
     has_tiles = height >= line and -height % line <= height >> REPEATED_ROWS_SHIFT
     if has_rows and has_tiles and width <= FEW_COLUMNS:
@@ -311,6 +309,7 @@ def _encode_transpose(
     )
     collide = rows_collide(src_table[: LINE_BITS // scheduled.bits])
     follow = not scheduled.tables.dst and column_run >= size_of(columns)
+    way = Part.PERMUTED if permutation else _way_of(scheduled, follow=follow, collide=collide)
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
@@ -322,7 +321,7 @@ def _encode_transpose(
         prefetches_dst=int(prefetches_dst),
         rows_collide=int(collide),
         permuted=1 + permutation.side if permutation else 0,
-        way=WAYS.index(_way_of(scheduled, follow=follow, collide=collide)),
+        way=WAYS.index(way),
     )
     words = [*dst_table, *src_table]
     loop = KernelLoop(kernel_loop.extent, *kernel_loop.strides) if kernel_loop else (1, 0, 0)

@@ -324,7 +324,7 @@ class Part(StrEnum):
     """Code that an interpreter has only if its program needs it."""
 
     RUNS = "runs"
-    # two ways to transpose groups that are whole
+    # two ways to transpose groups whose columns are whole, without sweeps
     FEW_COLUMNS = "few columns"
     BLOCKS = "blocks"
     TILES = "transposed"
