@@ -40,7 +40,6 @@ from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, PAGE_NBYTES
 from reorder.cpu.schedule.program import WAYS, KernelLoop
 from reorder.cpu.schedule.select import (
     MAX_INTERLEAVED,
-    REPEATED_ROWS_SHIFT,
     TILE,
     TILE_REGISTERS,
     Part,
@@ -158,7 +157,7 @@ def _emit_tiles(move: Transposition, height: int, done: Value) -> None:
     repeated = -extent & (height - 1)
     limit: Value | int = height
     if height * elements.bits == LINE_BITS:
-        limit = extent.lshr(REPEATED_ROWS_SHIFT)
+        limit = move.head.repeated
     shapes = _tile_shapes(elements.bits, height)
     with when((extent >= height) & (repeated <= limit)):
         *wider, narrowest = shapes

@@ -31,7 +31,6 @@ from reorder.cpu.schedule.select import (
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     PERMUTED,
-    REPEATED_ROWS_SHIFT,
     RUN,
     Part,
     Permutation,
@@ -133,6 +132,8 @@ class TransposeHead(NamedTuple):
     src_span: int
     # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
+    # how many rows tiles as high as a cache line may move twice
+    repeated: int
     # whether the first-level cache is too small to hold a line of each row of a tile: 0 or 1
     rows_collide: int
     # 1 if the bytes of rows of src are permuted, 2 if those of columns of dst are: then the table
@@ -180,8 +181,7 @@ def encode(
         for node in outer:
             program += [*LoopHead(node.extent, node.valid), *node.strides]
         if scheduled.is_transposed:
-            ahead = scheduled.prefetches_dst(is_large=is_large)
-            head, words = _encode_transpose(scheduled, kernel_loop, prefetches_dst=ahead)
+            head, words = _encode_transpose(scheduled, kernel_loop, is_large=is_large)
             program += *head, *words
             parts |= _parts_of(scheduled, head, instructions)
             grain = max(_GRAIN_COLUMNS, _GRAIN_NBYTES // scheduled.width)
@@ -278,10 +278,16 @@ def _parts_of(
 WAYS = Part.TILES, Part.FEW_COLUMNS, Part.BLOCKS, Part.PERMUTED
 
 
-def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
+# Tiles as high as a cache line may move up to this share of the rows twice. Of large data, more:
+# tiles of half a line wait for each line of dst, which is not prefetched for them.
+_SHARE, _LARGE_SHARE = 8, 3
+
+
+def _way_of(scheduled: ScheduledBox, repeated: int, *, follow: bool, collide: bool) -> Part:
     """Return which part moves two groups: if all columns hold data, it may be one without sweeps.
 
-    `follow` says that the columns follow each other in dst, `collide` that lines of rows collide.
+    Up to `repeated` rows may be moved twice. `follow` says that the columns follow each other in
+    dst, `collide` that lines of rows collide.
     """
     rows, columns = scheduled.rows, scheduled.columns
     height, width, line = size_of(rows), size_of(columns), LINE_BITS // scheduled.bits
@@ -291,7 +297,7 @@ def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
     least = max(MAX_INTERLEAVED + 1, LANE_BITS // scheduled.bits)
     if not has_columns or height <= MAX_INTERLEAVED or width < least:
         return Part.TILES
-    has_tiles = height >= line and -height % line <= height >> REPEATED_ROWS_SHIFT
+    has_tiles = height >= line and -height % line <= repeated
     if has_rows and has_tiles and width <= FEW_COLUMNS:
         return Part.FEW_COLUMNS
     is_block = follow and height <= line and height & (height - 1) == 0 and not collide
@@ -299,7 +305,7 @@ def _way_of(scheduled: ScheduledBox, *, follow: bool, collide: bool) -> Part:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, kernel_loop: Node | None, *, prefetches_dst: bool
+    scheduled: ScheduledBox, kernel_loop: Node | None, *, is_large: bool
 ) -> tuple[TransposeHead, list[int]]:
     rows, columns, permutation = scheduled.rows, scheduled.columns, scheduled.permutation
     src_table, dst_table = _tables(scheduled, columns)
@@ -309,7 +315,8 @@ def _encode_transpose(
     )
     collide = rows_collide(src_table[: LINE_BITS // scheduled.bits])
     follow = not scheduled.tables.dst and column_run >= size_of(columns)
-    way = Part.PERMUTED if permutation else _way_of(scheduled, follow=follow, collide=collide)
+    most = size_of(rows) // (_LARGE_SHARE if is_large else _SHARE)
+    way = Part.PERMUTED if permutation else _way_of(scheduled, most, follow=follow, collide=collide)
     head = TransposeHead(
         columns=size_of(columns),
         valid_columns=_count_valid(columns),
@@ -318,7 +325,8 @@ def _encode_transpose(
         valid_rows=_count_valid(rows),
         row_run=0 if scheduled.tables.src else row_run,
         src_span=max((at for at in src_table if at != NOWHERE), default=0),
-        prefetches_dst=int(prefetches_dst),
+        prefetches_dst=int(scheduled.prefetches_dst(is_large=is_large)),
+        repeated=most,
         rows_collide=int(collide),
         permuted=1 + permutation.side if permutation else 0,
         way=WAYS.index(way),

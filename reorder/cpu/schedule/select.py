@@ -30,9 +30,6 @@ _MAX_SIZE = 4096
 MAX_INTERLEAVED = 4
 # Up to this many columns are moved one tile of columns after the other, each in all rows.
 FEW_COLUMNS = 16
-# Tiles as high as a cache line are used if at most an eighth of the rows (rows >> 3) is moved
-# twice.
-REPEATED_ROWS_SHIFT = 3
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 TILE_REGISTERS = 16
