@@ -24,8 +24,8 @@ from reorder.cpu.llvm.emit import (
     phi,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.machine import LINE_BITS
+from reorder.cpu.llvm.shuffle import concatenate, pick
+from reorder.cpu.machine import LANE_BITS, LINE_BITS
 from reorder.cpu.target import has_bfloat, has_half, has_masks
 from reorder.system import is_arm
 from reorder.values.codecs import decode_exponent, decode_float, encode_exponent, encode_float

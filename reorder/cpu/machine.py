@@ -8,6 +8,8 @@ from reorder.system import is_arm
 # 128 bytes, and alignment to 64 bytes is correct there too.
 LINE_BITS = 512
 LINE_NBYTES = LINE_BITS // BYTE_BITS
+# Shuffles within lanes of this many bits are one instruction on all processors.
+LANE_BITS = 128
 # Distance between words that different threads write: on ARM the cache line of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 # The page of virtual memory: x86 prefetchers stop at its end.

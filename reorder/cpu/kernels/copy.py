@@ -34,8 +34,7 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS
-from reorder.cpu.machine import LINE_BITS, LINE_NBYTES
+from reorder.cpu.machine import LANE_BITS, LINE_BITS, LINE_NBYTES
 from reorder.cpu.schedule.program import JoinedRow, LinePiece
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import has_masks, instructions
@@ -52,8 +51,6 @@ _PARTS = (
     *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
     *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
 )
-
-
 # Elements that are moved one by one in each step of their loop.
 _AT_ONCE = 4
 # Without masked loads, how many lines are put together at once: their pieces are more stores than

@@ -35,8 +35,8 @@ from reorder.cpu.llvm.emit import (
     when,
     where,
 )
-from reorder.cpu.llvm.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, PAGE_NBYTES
+from reorder.cpu.llvm.shuffle import concatenate, exchange, pick, transpose
+from reorder.cpu.machine import LANE_BITS, LINE_BITS, LINE_NBYTES, PAGE_NBYTES
 from reorder.cpu.schedule.program import WAYS, KernelLoop
 from reorder.cpu.schedule.select import (
     MAX_INTERLEAVED,
@@ -58,7 +58,7 @@ _SWEEP_COLUMNS = 64
 # Rows of at least this many wide tiles are moved in narrow ones up to the first line of src: a load
 # that crosses the end of a line takes twice as long, and reads each line twice.
 _LEAST_WIDE_TILES = 4
-# Few columns are moved in so many tiles of rows at once where non-temporal stores write them.
+# With non-temporal stores, few columns are moved in this many tiles of rows at a time.
 _STREAMED_TOGETHER = 4
 # Lines of src are prefetched this many bytes ahead, in the same row.
 _PREFETCHED_NBYTES = 2 * LINE_NBYTES
@@ -299,7 +299,8 @@ def _prefetch_rows(
             prefetch_to_read(start + table[first + k])
 
 
-# Groups with enough columns for a tile, all of which hold data; so do all rows of few columns.
+# These loops need as many columns as a tile has, without padding; rows of few columns have none
+# either.
 # Nothing but tiles is in the innermost loops: what a sweep does around its tiles takes as long as
 # one or two of them.
 

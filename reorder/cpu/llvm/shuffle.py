@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from llvmlite import ir
 
 from reorder.cpu.llvm.emit import Value
-
-# Shuffles within lanes of this many bits are one instruction on all processors.
-LANE_BITS = 128
+from reorder.cpu.machine import LANE_BITS
 
 
 def transpose(vectors: list[Value]) -> list[Value]:

@@ -41,7 +41,7 @@ def permuted_boxes(
 ) -> tuple[ScheduledBox, ...]:
     """Schedule a box as permuted elements or blocks, cut to what a call moves.
 
-    Returns nothing for other boxes, and if the processor has no such instruction. The offsets of
+    Returns nothing for other boxes, or if the processor lacks the instruction. The offsets of
     the box in dst count from the start of a line. With `streams`, non-temporal stores write whole
     lines of blocks.
     """
@@ -183,7 +183,10 @@ def _next_block(box: Box, size: int) -> Node:
 
 
 def _window_of(box: Box, bits: int) -> tuple[tuple[Node, ...], Node]:
-    """Return the loops of up to a line of dst that come from up to two lines, and the next one."""
+    """Return innermost loops of dst, and the loop around them.
+
+    Their elements fill up to a line of dst, and lie within two lines of src.
+    """
     inner: tuple[Node, ...] = ()
     size = span = width_of(bits)
     for k in contiguous_loops(box.nodes, 1, size):
@@ -209,7 +212,7 @@ class _Rows(NamedTuple):
 
 
 def _rows_of(head: int, along: Node, count: int, picks: list[int]) -> Iterator[_Rows]:
-    """Yield rows of `count` steps of a loop, and of those that are left.
+    """Yield rows of `count` steps of a loop each, then a row of the remaining steps.
 
     If `head` bytes come before the first whole line of dst, each line is made of two lines of src,
     so that it can be written by a non-temporal store.

@@ -21,13 +21,12 @@ from math import prod
 import numpy as np
 
 from memdesc.tuples import NamedTuple
-from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
+from reorder.cpu.machine import LANE_BITS, LINE_BITS, LINE_NBYTES, Instructions
 from reorder.cpu.schedule.cuts import rows_collide
 from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.select import (
     FEW_COLUMNS,
-    LANE_BITS,
     MAX_CALL_SIZE,
     MAX_INTERLEAVED,
     PERMUTED,
@@ -69,7 +68,7 @@ class LoopHead(NamedTuple):
 
 
 class RowsHead(NamedTuple):
-    """The fields of the kernels of runs and of strided elements.
+    """The fields of the kernels of runs, of strided elements and of permuted lines.
 
     Both tables of rows follow, and for permuted lines up to two lines that say where in src each
     byte, or each two, come from: `valid` counts the bytes that are loaded then.
@@ -276,8 +275,6 @@ def _parts_of(
 
 # With `TILES` the kernel finds the way, and may need other parts too.
 WAYS = Part.TILES, Part.FEW_COLUMNS, Part.BLOCKS, Part.PERMUTED
-
-
 # Tiles as high as a cache line may move up to this share of the rows twice. Of large data, more:
 # tiles of half a line wait for each line of dst, which is not prefetched for them.
 _SHARE, _LARGE_SHARE = 8, 3

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from memdesc.dtypes import BYTE_BITS
 from memdesc.tuples import NamedTuple
-from reorder.cpu.machine import LINE_BITS, LINE_NBYTES, Instructions
+from reorder.cpu.machine import LANE_BITS, LINE_BITS, LINE_NBYTES, Instructions
 from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
@@ -36,8 +36,6 @@ TILE_REGISTERS = 16
 # Elements that one call of the transposing kernel should move: smaller loop groups are moved
 # together with the loop around them.
 MAX_CALL_SIZE = 1 << 12
-# Bits of a row of the narrowest tile that is transposed in registers.
-LANE_BITS = 128
 # Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
 # the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
@@ -50,8 +48,6 @@ TILE = 256
 MANY_LINES = 8
 # A loop of at least this many steps in dst, of which one holds data, is a run of mostly zeros.
 _MANY_ZEROS = 8
-
-
 # Bits of the parts of permuted elements, and of these elements.
 PART_BITS, PERMUTED_BITS = (8, 16), (32, 64)
 
